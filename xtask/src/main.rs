@@ -2,14 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+mod changelog;
 mod circles;
 mod deps;
 mod habits;
 mod layers;
 mod metadata;
 mod prose;
+mod readmes;
 mod statics;
 mod unused;
+mod words;
 
 use std::process::ExitCode;
 
@@ -18,6 +21,9 @@ fn main() -> ExitCode {
         Some("layers") => layers::check().and_then(|mut found| {
             found.extend(unused::check()?);
             found.extend(prose::check()?);
+            found.extend(readmes::check()?);
+            found.extend(changelog::check()?);
+            found.extend(words::check()?);
             Ok(found)
         }),
         Some("deps") => deps::check(),
@@ -28,7 +34,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("usage: cargo xtask layers|deps|circles FOLDER");
             eprintln!(
-                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, modules do not need each other in circles, files are not too long, documents and scripts are wrapped"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, modules do not need each other in circles, files are not too long, documents and scripts are wrapped, READMEs list the crates of their folders, the changelog has the version, texts do not call things persons"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);

@@ -99,7 +99,7 @@ impl Console {
             "tty output",
             Box::new(move || {
                 copy(from.as_fd(), stdout.as_fd(), until.as_fd());
-                // The terminal is gone: nobody reads input any more.
+                // The terminal is gone: input is not read any more.
                 end(&until);
             }),
         )?;

@@ -1,7 +1,7 @@
 //! Events to containerd, in the order in which they happened.
 //!
-//! One thread sends them, so that nobody waits for containerd while holding anything. When containerd restarts,
-//! the thread connects anew. Events are packed without reflection, which would cost 300 kB of tables.
+//! One thread sends them, so no other thread waits for containerd while it holds a lock. When containerd restarts, the
+//! thread connects anew. Events are packed without reflection, which would cost 300 kB of tables.
 
 use crate::process::timestamp;
 use containerd_shim_protos::EventsClient;

@@ -1,9 +1,9 @@
 //! Ends of child processes.
 //!
-//! The shim is a subreaper: what `ringfence` leaves behind (a container's pid 1, processes of `exec`) becomes its
-//! child. One thread [reaps](Exits::reap) every child. An end is then taken by exactly one: by whoever waits
-//! for a command, or by the container's process. A process can end before its pid is known; such ends are kept
-//! while anybody [holds](Exits::hold) them.
+//! The shim is a subreaper: processes that `ringfence` leaves behind (a container's pid 1, processes of `exec`) become
+//! its children. One thread [reaps](Exits::reap) every child. An end is then taken exactly once: by the thread that
+//! waits for a command, or by the container's process. A process can end before its pid is known; such ends are kept
+//! while a thread [holds](Exits::hold) them.
 
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, WaitStatus, wait};

@@ -1,4 +1,4 @@
-//! `-info`: what the runtime can do, which containerd 2 asks for when it starts.
+//! `-info`: the abilities of the runtime; containerd 2 asks for them when it starts.
 
 use crate::options::Settings;
 use containerd_shim_protos::protobuf::Message;

@@ -1,4 +1,4 @@
-//! What a container uses, in the form in which containerd wants it: `io.containerd.cgroups.v1.Metrics` or `.v2.Metrics`.
+//! A container's usage in containerd's form: `io.containerd.cgroups.v1.Metrics` or `.v2.Metrics`.
 
 use cgroups::stats::{BlkioEntry, MemoryEntry, Stats};
 use containerd_shim_protos::cgroups::metrics::{self as v1, Metrics};
@@ -169,7 +169,7 @@ const MEMORY_FIELDS: [&str; 31] = [
     "thp_collapse_alloc",
 ];
 
-/// A message whose fields are numbers, by field number.
+/// A message with fields that are numbers, by field number.
 fn numbers(fields: impl IntoIterator<Item = (u32, u64)>) -> Result<Vec<u8>, protobuf::Error> {
     let mut bytes = Vec::new();
     let mut out = CodedOutputStream::vec(&mut bytes);

@@ -1,4 +1,4 @@
-//! Watching a container's memory: an event for every time that the host's kernel kills for want of it.
+//! Watches a container's memory: an event for every kill of the host's out-of-memory killer.
 
 use crate::events::Events;
 use cgroups::{Manager, OomEvents};

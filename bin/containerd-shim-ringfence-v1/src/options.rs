@@ -1,8 +1,8 @@
-//! What the user chose: containerd's runtime options, and the configuration file that they may name.
+//! The user's options: containerd's runtime options, and the configuration file that they may name.
 //!
-//! containerd sends `containerd.runc.v1.Options` (from `ctr --runc-binary` and from Docker), or `runtimeoptions.v1.Options`, which
-//! names a file (`ctr --runtime-config-path`, the CRI's `ConfigPath`) or contains it. Without either, [`DEFAULT_CONFIG`] is
-//! read if it is there. What is not understood is an error that names it.
+//! containerd sends `containerd.runc.v1.Options` (from `ctr --runc-binary` and from Docker), or
+//! `runtimeoptions.v1.Options`, which names a file (`ctr --runtime-config-path`, the CRI's `ConfigPath`) or contains
+//! it. Without either, [`DEFAULT_CONFIG`] is read if it exists. An unknown option is an error that names it.
 
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{CodedInputStream, Message};

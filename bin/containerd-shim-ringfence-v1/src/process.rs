@@ -31,7 +31,7 @@ pub(crate) fn timestamp() -> Timestamp {
     Timestamp { seconds, nanos, ..Timestamp::default() }
 }
 
-/// Where those who wait for a process's end hear of it.
+/// Where the threads that wait for a process's end learn of it.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     exit: Mutex<Option<Exit>>,

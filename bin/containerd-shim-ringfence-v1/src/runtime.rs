@@ -1,4 +1,4 @@
-//! Driving `ringfence`: one command each, its failure told in its own words.
+//! Runs `ringfence`, one command for each step, and passes on its error message.
 
 use crate::exits::Exits;
 use crate::options::Settings;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The log that `create` leaves in the bundle, where those who look for a failure know to find it.
+/// The log that `create` leaves in the bundle, where users look for failures.
 const CREATE_LOG: &str = "log.json";
 
 /// Tells the logs of commands that run at the same time apart.

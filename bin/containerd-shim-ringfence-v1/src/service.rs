@@ -24,7 +24,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// glibc's variable for the number of heaps: one is enough for the shim, whose threads do little.
+/// glibc's variable for the number of heaps: one is enough for the shim, because its threads do little.
 pub(crate) const ARENAS: &str = "MALLOC_ARENA_MAX";
 
 /// Annotations that put containers into one shim, the first that is there.

@@ -1,8 +1,8 @@
 //! Standard streams: FIFOs that containerd made, files, and programs that log.
 //!
 //! A container's process reads and writes them itself; nothing is copied on the way. The shim keeps the other end of
-//! every FIFO open: the process must not see the end of its input before the client says so ([`StreamEnds::close_stdin`]), nor be killed by
-//! SIGPIPE when a client leaves.
+//! every FIFO open. Otherwise the process could see the end of its input before the client closes it
+//! ([`StreamEnds::close_stdin`]), or get SIGPIPE when a client leaves.
 
 use crate::runtime::Streams;
 use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid, fchown, fcntl_setfl, fstat, openat};
@@ -151,7 +151,7 @@ impl Stdio {
 
 impl StreamEnds {
     fn input(&mut self, path: &str, stay_nonblocking: bool) -> io::Result<OwnedFd> {
-        // Without waiting for the client, who may never come.
+        // Without waiting for the client, which may never come.
         let reader = open(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         if is_fifo(&reader)? {
             self.stdin = Some(open(path, OFlags::WRONLY)?);

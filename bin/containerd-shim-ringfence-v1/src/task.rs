@@ -1,4 +1,4 @@
-//! containerd's task API: requests taken apart, answers put together.
+//! containerd's task API: decodes requests and encodes answers.
 
 use crate::metrics;
 use crate::stdio::Stdio;

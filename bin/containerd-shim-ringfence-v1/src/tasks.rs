@@ -1,4 +1,4 @@
-//! The containers of a shim and what may be done with them. `task` has the requests' form; the work is here.
+//! The containers of a shim and the operations on them. `task` has the form of the requests; the work is here.
 
 use crate::events::Events;
 use crate::exits::Exits;

@@ -1,4 +1,4 @@
-//! What the shim says to a user that calls it by hand.
+//! The shim's messages for a user that calls it by hand.
 
 use std::process::{Command, Output, Stdio};
 

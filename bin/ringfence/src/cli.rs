@@ -98,7 +98,8 @@ pub(crate) struct Global {
     /// [default: root:memory for do, which never writes through; none for containers of a bundle]
     #[arg(long, value_parser = values::overlay, value_name = "SPEC")]
     pub(crate) overlay2: Option<Overlay2>,
-    /// Who changes a root that is written directly: exclusive (the container; changes by others are seen within a millisecond) or shared
+    /// Which processes change a root that is written directly: exclusive (the container; changes by others are seen
+    /// within a millisecond) or shared
     #[arg(long, value_enum, default_value_t = FileAccess::Exclusive)]
     pub(crate) file_access: FileAccess,
     /// The same for bind mounts; shared: changes by others are seen at once

@@ -1,4 +1,4 @@
-//! Where the command line logs, and how a failure is told.
+//! The log of the command line, and error messages.
 
 use crate::cli::{Global, LogFormat};
 use lifecycle::Result;
@@ -35,7 +35,7 @@ pub(crate) fn tell(log: Option<&Path>, format: LogFormat, message: &str) {
     }
 }
 
-/// The same for a process whose standard error is a log in that form.
+/// The same for a process that has a log in that form as standard error.
 pub(crate) fn complain_as(format: Format, message: &str) {
     match format {
         Format::Text => complain(message),

@@ -1,4 +1,4 @@
-//! What is wrong with a command line, and what may have been meant.
+//! Messages about a wrong command line, with suggestions.
 
 use crate::cli::Cli;
 use crate::runsc;

@@ -1,5 +1,5 @@
-//! Global flags of runsc that configurations carry and that Ringfence does not carry out. Each is accepted with a warning where
-//! nothing that it would change exists here, and refused with the reason otherwise. docs/commands.md lists them.
+//! Global flags of runsc that Ringfence does not implement. A flag is accepted with a warning where it has nothing to
+//! change here, and refused with the reason otherwise. docs/commands.md lists them.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};

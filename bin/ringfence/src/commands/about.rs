@@ -1,4 +1,4 @@
-//! Commands that say something of this program or machine: `version`, `flags`, `cpu-features`.
+//! Commands that describe this program or machine: `version`, `flags`, `cpu-features`.
 
 use crate::cli::Cli;
 use crate::output::say;

@@ -1,4 +1,4 @@
-//! `ringfence debug`: what a running container's kernel does.
+//! `ringfence debug`: shows the activity of a running container's kernel.
 
 use super::kill::parse_signal;
 use super::ps;

@@ -1,4 +1,4 @@
-//! The list of `do --diff`: what the command has changed in its root, which nobody keeps.
+//! The list of `do --diff`: what the command has changed in its root, which is thrown away.
 
 use crate::commands::overlay::line_of;
 use lifecycle::{ChangeList, Result};

@@ -1,5 +1,5 @@
-//! What `do` hides from a command unless it is told otherwise: keys, tokens and histories of shells in the caller's home. Files of
-//! the system, such as /etc/shadow, are not hidden: package managers inside change them.
+//! The files that `do` hides from a command by default: keys, tokens and histories of shells in the caller's home.
+//! Files of the system, such as /etc/shadow, are not hidden: package managers inside change them.
 
 use bundle::Volume;
 use lifecycle::Result;
@@ -52,7 +52,7 @@ fn defaults(homes: &[PathBuf]) -> Vec<String> {
     all.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-/// The caller's home directories: as the environment says, as /etc/passwd does, and that of a user who has called sudo(8).
+/// The caller's home directories: those of the environment, of /etc/passwd, and of a user that has called sudo(8).
 fn homes() -> Vec<PathBuf> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
@@ -101,8 +101,8 @@ pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) 
     Ok(all)
 }
 
-/// The same for a command whose user is none of the host's that owns these: it cannot enter a directory that others may not
-/// search, so that directory is hidden as a whole.
+/// The same for a command that runs as none of the host's users that own these. It cannot enter a directory that others
+/// may not search, so that directory is hidden as a whole.
 pub(crate) fn hidden_from_others(paths: &[String]) -> Vec<String> {
     let closed = |dir: &&Path| {
         dir.metadata().is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o001 == 0)

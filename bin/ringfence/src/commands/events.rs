@@ -1,4 +1,4 @@
-//! `ringfence events`: what a container uses, and when memory runs out.
+//! `ringfence events`: a container's usage, and notices that memory ran out.
 
 use crate::values;
 use clap::Args;

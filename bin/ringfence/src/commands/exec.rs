@@ -122,7 +122,7 @@ fn options(args: &Exec) -> Result<ExecOptions> {
     })
 }
 
-/// There is one control group for all processes of a container, whose kernel is in it too.
+/// There is one control group for all processes of a container, and the container's kernel is in it too.
 fn check_cgroup(args: &Exec) -> Result<()> {
     match &args.cgroup {
         Some(path) if path != "/" => Err(format!(

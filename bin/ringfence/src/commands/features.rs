@@ -1,4 +1,4 @@
-//! `ringfence features`: what a config.json may ask for, as JSON.
+//! `ringfence features`: the supported fields of a config.json, as JSON.
 
 use crate::output::say;
 use lifecycle::Result;

@@ -1,5 +1,5 @@
-//! `ringfence install` and `uninstall`: the Docker daemon's configuration. What else it holds stays as it is, doing it
-//! twice changes nothing, and the file is replaced as a whole or not at all.
+//! `ringfence install` and `uninstall`: the Docker daemon's configuration. Other settings stay as they are, a second
+//! run changes nothing, and the file is replaced as a whole or not at all.
 
 use crate::{USAGE_ERROR, cli};
 use clap::Args;

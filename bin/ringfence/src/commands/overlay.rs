@@ -1,4 +1,4 @@
-//! `ringfence overlay`: what a container has changed in its root.
+//! `ringfence overlay`: the changes of a container to its root.
 
 use super::list::ListFormat;
 use clap::{Args, Subcommand};

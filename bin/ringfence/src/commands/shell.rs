@@ -1,4 +1,4 @@
-//! `ringfence completions` and `ringfence man`: what the grammar of the command line says, for shells and for man(1).
+//! `ringfence completions` and `ringfence man`: the grammar of the command line, for shells and for man(1).
 
 use crate::cli::Cli;
 use clap::{Args, CommandFactory, ValueEnum};

@@ -1,9 +1,8 @@
 //! Classic BPF: the programs of seccomp(2) and of SO_ATTACH_FILTER (socket(7)).
 //!
-//! [`Program::new`] makes the checks that Linux makes for every program; what kind of program it is decides which of the
-//! instructions it may have. [`Program::run`] executes it over an [`Input`]: a system call or a packet.
-//! Pure: words in, a number out. Both end after at most as many steps as the program has instructions, for
-//! classic BPF has no backward jumps.
+//! [`Program::new`] makes the checks that Linux makes for every program. The kind of the program limits its
+//! instructions. [`Program::run`] executes it over an [`Input`]: a system call or a packet. Pure: words in, a number
+//! out. Classic BPF has no backward jumps, so both end after at most as many steps as the program has instructions.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! What differs between an overlay and the layers below it, as a stream of records: the kernel inside writes it,
-//! processes outside read it.
+//! The differences between an overlay and the layers below it, as a stream of records. The kernel inside writes the
+//! stream, processes outside read it.
 //!
-//! The stream is a walk of the tree. A [`Node`] names an object of the current directory; a directory is entered by
-//! its node and left by [`Record::Up`]. Attributes that have names ([`Record::Xattr`]) and content ([`Record::Data`])
-//! follow the node that they belong to. The first node is the root, without a name, and [`Record::End`] is last: a
-//! stream without it is not whole. One that cannot be finished ends with [`Record::Abort`].
+//! The stream is a walk of the tree. A [`Node`] names an object of the current directory. The node of a directory
+//! enters it, [`Record::Up`] leaves it. Extended attributes ([`Record::Xattr`]) and content ([`Record::Data`]) follow
+//! the node that they belong to. The first node is the root, without a name. [`Record::End`] is last: a stream without
+//! it is incomplete. A writer that cannot finish ends the stream with [`Record::Abort`].
 //!
 //! A reader trusts nothing. [`Reader`] checks each record by itself and its place in the walk: a name is one component
 //! of a path, lengths and depth are bounded, content lies within the size, a link refers to an object that came

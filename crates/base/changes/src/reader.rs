@@ -1,4 +1,4 @@
-//! Reading a stream from somebody who is not trusted.
+//! Reading a stream from a writer that is not trusted.
 
 use crate::{DEPTH_MAX, FRAME_MAX, Kind, Node, Record, SHARED_MAX, State, XATTRS_MAX};
 use std::collections::HashMap;

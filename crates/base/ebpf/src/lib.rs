@@ -1,10 +1,10 @@
 //! eBPF programs that decide about devices (BPF_PROG_TYPE_CGROUP_DEVICE), see bpf(2) and linux/bpf.h.
 //!
-//! [`Program::new`] verifies a program, [`Program::run`] executes it for a use of a device ([`Use`]). Accepted is what
-//! container engines, systemd and compilers make of rules for devices: calculations, comparisons, jumps forward and loads
-//! from the context at fixed places. There are no loops, no calls, no maps and no stack: a program ends after at most as many
-//! steps as it has instructions, and reads nothing but the context and registers that it has set. Everything else is refused
-//! with Linux's error and a line of text.
+//! [`Program::new`] verifies a program, [`Program::run`] executes it for a use of a device ([`Use`]). The verifier
+//! accepts what container engines, systemd and compilers generate from rules for devices: calculations, comparisons,
+//! jumps forward and loads from the context at fixed places. There are no loops, no calls, no maps and no stack. So a
+//! program ends after at most as many steps as it has instructions, and reads only the context and registers that it
+//! has set. The verifier refuses everything else with Linux's error and a line of text.
 //!
 //! Pure: words in, a number out.
 

@@ -1,4 +1,4 @@
-//! Which values a register can have.
+//! The range of values that a register can have.
 
 use crate::code;
 use crate::run::calculate;

@@ -1,7 +1,8 @@
-//! The verifier: what a program may do is decided before it runs.
+//! The verifier decides before a program runs whether it is accepted.
 //!
-//! First the form of the program (jumps, constants of two instructions, what is reached), then one pass over it with what
-//! the registers hold. One pass is enough: all jumps lead forward, so all ways to an instruction have been seen before it.
+//! It checks the form of the program first (jumps, constants of two instructions, reachability). Then it makes one pass
+//! over the program with the state of the registers. One pass is enough: all jumps lead forward, so all paths to an
+//! instruction come before it.
 
 use crate::code::*;
 use crate::range::Range;

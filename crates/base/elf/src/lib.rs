@@ -1,7 +1,7 @@
-//! ELF files of x86-64: their structures, and what a kernel loads of a program. See elf(5).
+//! ELF files of x86-64: their structures, and the parts of a program that a kernel loads. See elf(5).
 //!
-//! Everything here is pure: bytes in, numbers out. A file may come from anywhere, so nothing that it says is believed:
-//! readers check each number before they use it as an offset or a length.
+//! Everything here is pure: bytes in, numbers out. A file is not trusted: readers check each number before they use it
+//! as an offset or a length.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Programs: what is loaded and where. Errors are Linux's: ENOEXEC for what is no program for this machine.
+//! Programs: the segments that are loaded, and their addresses. Errors are Linux's: ENOEXEC for a file that is no
+//! program of this machine.
 
 use crate::{FileHeader, ProgramHeader, entries, file_kind, program_flags, program_kind};
 use abi::{Errno, PAGE_SIZE, Result, page_down, page_up};

@@ -1,7 +1,7 @@
 //! Socket options that pass through to the host's sockets in host mode. Any other answers ENOPROTOOPT.
 //!
-//! Left out on purpose: what takes pointers (SO_ATTACH_FILTER, TCP_ZEROCOPY_RECEIVE), changes where packets go
-//! (IP_OPTIONS, IPV6_RTHDR, SO_BINDTODEVICE, IP_UNICAST_IF) or loads code of the host's kernel (TCP_ULP).
+//! Left out on purpose: options that take pointers (SO_ATTACH_FILTER, TCP_ZEROCOPY_RECEIVE), change where packets go
+//! (IP_OPTIONS, IPV6_RTHDR, SO_BINDTODEVICE, IP_UNICAST_IF) or load code of the host's kernel (TCP_ULP).
 
 /// An option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What the kernel inside and a container's gofer say to each other about Unix sockets of the host.
+//! The messages between the kernel inside and a container's gofer about Unix sockets of the host.
 
 /// Longest path in a request.
 pub const MAX_PATH: usize = 4096;

@@ -1,6 +1,5 @@
-//! Locks with a rank: in debug builds a thread that takes a lock whose rank
-//! is not above every rank it holds panics, so that a lock order that could
-//! deadlock fails in the first test that meets it.
+//! Locks with a rank. In debug builds a thread panics when it takes a lock with a rank that is not above all ranks that
+//! it holds. So a lock order that could deadlock fails in the first test that meets it.
 //!
 //! Ranks grow inwards: outermost locks have the lowest rank. Two locks of one
 //! rank are held together only where [`Mutex::lock_nested`] takes the second. A lock without a rank of its own is a
@@ -11,7 +10,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-/// How often somebody who waits for a lock looks whether it is wanted still.
+/// How often a thread that waits for a lock checks whether it still wants it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Ranks of the kernel's locks, outermost first.
@@ -37,7 +36,7 @@ pub mod rank {
     /// Interfaces that files of /dev/net/tun made, of a network namespace.
     pub const TUN_DEVICES: u8 = 10;
     /// Interfaces, addresses, routes or rules of a network namespace change on request. Outside of the locks that
-    /// signals take: a change wakes those who wait, and O_ASYNC turns that into signals.
+    /// signals take: a change wakes waiting threads, and O_ASYNC turns that into signals.
     pub const RTNL: u8 = 11;
     /// F_SETOWN and F_SETSIG of an open file.
     pub const FILE_OWNER: u8 = 12;
@@ -55,7 +54,7 @@ pub mod rank {
     pub const PENDING: u8 = 23;
     /// Setting of a POSIX timer, which a pending signal may refer to.
     pub const POSIX_TIMER: u8 = 24;
-    /// Whether and by whom a thread is traced, and its stop.
+    /// The tracer of a thread, and the thread's stop.
     pub const TRACE: u8 = 25;
     /// Address space operations (held while the guest executes them).
     pub const MM_OPS: u8 = 30;
@@ -83,7 +82,7 @@ pub mod rank {
     pub const TMPFS_DIR: u8 = 76;
     /// Content of a file of tmpfs, limits of an instance.
     pub const TMPFS_CONTENT: u8 = 78;
-    /// The files of an instance of tmpfs whose use of memory is to be counted.
+    /// The files of an instance of tmpfs that still have to be measured.
     pub const TMPFS_INEXACT: u8 = 79;
     /// Pages of a file in memory.
     pub const MEMORY_FILE: u8 = 80;
@@ -101,7 +100,7 @@ pub mod rank {
     pub const HOST_EVENTS: u8 = 230;
     /// Owner of a priority-inheritance futex.
     pub const PI_OWNER: u8 = 240;
-    /// Setting of a timer whose object is otherwise a leaf: held while the timer service is told.
+    /// Setting of a timer (the timer's object is a leaf otherwise): held while the timer service is told.
     pub const TIMER: u8 = 244;
     /// The timer service's list.
     pub const TIMER_SERVICE: u8 = 246;
@@ -195,15 +194,15 @@ impl<T, const R: u8> Mutex<T, R> {
         MutexGuard { value: self.0.lock(), _held: held }
     }
 
-    /// Takes the lock while others that usually come after it are held: those of a stacked file system, all of whose locks come
-    /// before all of the file systems below it.
+    /// Takes the lock while locks are held that usually come after it: those of a stacked file system, which come
+    /// before all locks of the file systems below it.
     pub fn lock_out_of_order(&self) -> MutexGuard<'_, T, R> {
         let held = Held::below(R);
         MutexGuard { value: self.0.lock(), _held: held }
     }
 
-    /// Takes the lock, unless `stop` says while somebody else has it that it is wanted no more. For locks whose holders may
-    /// wait for a program.
+    /// Takes the lock, unless `stop` says, while another thread holds it, that it is no longer wanted. For locks that
+    /// are held while a program is waited for.
     #[track_caller]
     pub fn lock_unless(&self, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
         self.wait_unless(Held::enter(R, false), stop)
@@ -226,12 +225,12 @@ impl<T, const R: u8> Mutex<T, R> {
         }
     }
 
-    /// Takes the lock if nobody has it. Not held to the order, as it never waits.
+    /// Takes the lock if it is free. Not held to the order, as it never waits.
     pub fn try_lock(&self) -> Option<parking_lot::MutexGuard<'_, T>> {
         self.0.try_lock()
     }
 
-    /// Whether somebody has the lock.
+    /// Whether a thread holds the lock.
     pub fn is_locked(&self) -> bool {
         self.0.is_locked()
     }
@@ -333,17 +332,17 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// One that no thread waits for.
     pub const fn new() -> Condvar {
         Condvar(parking_lot::Condvar::new())
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

@@ -1,4 +1,4 @@
-//! The filters that a thread is under: each new one in front of the others, which threads share.
+//! The filters of a thread, as a list: a new filter goes in front, and threads share the rest.
 
 use crate::{ACTION_FULL, Data, MAX_PER_PATH, Program, RET_ALLOW, SockFilter};
 use abi::{Errno, Result};
@@ -39,9 +39,9 @@ impl Drop for Share {
     }
 }
 
-/// Somebody who decides about calls in the place of a filter (SECCOMP_RET_USER_NOTIF); goes with the filter.
+/// A supervisor that decides about calls in place of a filter (SECCOMP_RET_USER_NOTIF); it ends with the filter.
 pub trait Supervisor: std::fmt::Debug + Send + Sync {
-    /// The number by which whoever made it knows it.
+    /// The number that its maker gave it.
     fn number(&self) -> u64;
 }
 

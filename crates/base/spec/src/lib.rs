@@ -1,4 +1,4 @@
-//! What a sandbox is to be: the contract between the runtime and the kernel.
+//! The specification of a sandbox: the contract between the runtime and the kernel.
 //!
 //! The runtime makes a [`SandboxSpec`] from a bundle or a command line, has the gofer open the mount points, and hands
 //! the specification together with a list of descriptors to the kernel. Everything here is plain data, already

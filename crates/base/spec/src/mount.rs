@@ -22,7 +22,7 @@ pub struct Overlay {
     /// A socket to the process that writes what changed to the file system below.
     #[serde(default)]
     pub write_back: Option<FdIndex>,
-    /// That is a pipe instead, whose reader is told at the end which names have changed.
+    /// `write_back` is a pipe instead; its reader receives the names that have changed, at the end.
     #[serde(default)]
     pub lists_changes: bool,
 }
@@ -66,9 +66,9 @@ pub struct MountSpec {
     pub copy_up: bool,
     /// What lies over a `bind`.
     pub overlay: Option<Overlay>,
-    /// Who changes the files of the source.
+    /// Which processes change the files of the source.
     pub access: FileAccess,
-    /// For `bind`: FIFOs in it are the host's, with whoever has them open outside.
+    /// For `bind`: FIFOs in it are the host's and connect to programs outside.
     #[serde(default)]
     pub host_fifos: bool,
     /// Options of the file system itself (`size=64m`, `mode=1777`, `gid=5`, `ptmxmode=0666`, ...).
@@ -102,7 +102,7 @@ impl MountSpec {
     }
 }
 
-/// Who changes the files behind a tree that is written directly.
+/// Which processes change the files behind a tree that is written directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileAccess {

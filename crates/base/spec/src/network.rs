@@ -58,7 +58,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// An interface beside loopback whose frames have Ethernet headers.
+    /// An interface beside loopback with Ethernet headers in its frames.
     pub fn is_ethernet(&self) -> bool {
         self.index > 1 && self.kind == ARPHRD_ETHER && self.address.len() == 6
     }
@@ -69,7 +69,7 @@ impl Interface {
 pub struct Route {
     /// Where to; a prefix of length 0 is the default route.
     pub to: (IpAddr, u8),
-    /// By way of whom.
+    /// The router.
     pub via: Option<IpAddr>,
     /// Through which interface.
     pub interface: u32,

@@ -1,4 +1,4 @@
-//! Processes: how one is to start, and what is said about it afterwards.
+//! Processes: how to start one, and the messages about it afterwards.
 
 use seccomp::SockFilter;
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ pub struct WindowSize {
     pub cols: u16,
 }
 
-/// Whom a signal is for.
+/// The processes that a signal is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// The first process, or the foreground process group of its terminal when it has one.

@@ -1,4 +1,4 @@
-//! A sandbox with its first container: [`SandboxSpec`] and what only that is made of.
+//! A sandbox with its first container: [`SandboxSpec`] and its parts.
 
 use crate::{
     Capture, FileAccess, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize,
@@ -13,7 +13,7 @@ pub type FdIndex = usize;
 pub struct SandboxSpec {
     /// Container id, for logs.
     pub id: String,
-    /// Of a container in another one's sandbox: the container of that sandbox whose pid namespace it shares.
+    /// Of a container in another one's sandbox: the container of that sandbox that it shares the PID namespace of.
     pub pids_of: Option<String>,
     /// The same for the uts namespace; the names below are then not used.
     pub uts_of: Option<String>,
@@ -96,7 +96,7 @@ pub struct RootSpec {
     pub readonly: bool,
     /// What lies over it.
     pub overlay: Option<Overlay>,
-    /// Who changes its files.
+    /// Which processes change its files.
     pub access: FileAccess,
     /// Propagation type of its mount.
     pub propagation: PropagationType,

@@ -1,9 +1,8 @@
-//! Wait queues: who waits for which readiness, and how a thread sleeps.
+//! Wait queues: threads wait for the readiness of an object, and sleep meanwhile.
 //!
-//! An object that can become ready owns a [`WaitQueue`]; whoever changes its
-//! state calls [`WaitQueue::notify`] *after* the change. A waiter subscribes
-//! first, then checks the condition, then sleeps: no wake-up is lost.
-//! Lock rank: the queue's own lock is a leaf; `Wake::wake` is called without it.
+//! An object that can become ready owns a [`WaitQueue`]. Code that changes its state calls [`WaitQueue::notify`]
+//! *after* the change. A waiter subscribes first, then checks the condition, then sleeps: no wake-up is lost. Lock
+//! rank: the queue's own lock is a leaf; `Wake::wake` is called without it.
 
 #![forbid(unsafe_code)]
 
@@ -150,8 +149,8 @@ impl WaitQueue {
         self.add(mask, waker, false)
     }
 
-    /// As `subscribe`; of the exclusive subscribers a notification wakes one, the first whose
-    /// [`Wake::wake`] returns true. Those before it have heard of the events without a thread to serve them.
+    /// As `subscribe`, but of the exclusive subscribers a notification wakes one: the first that returns true from
+    /// [`Wake::wake`]. Those before it have heard of the events without a thread to serve them.
     #[must_use]
     pub fn subscribe_exclusive(&self, mask: Events, waker: Arc<dyn Wake>) -> Subscription {
         self.add(mask, waker, true)
@@ -164,7 +163,7 @@ impl WaitQueue {
         Subscription { queue: self.0.clone(), id }
     }
 
-    /// Wakes the subscribers whose mask meets `events`.
+    /// Wakes the subscribers with a mask that meets `events`.
     pub fn notify(&self, events: Events) {
         self.notify_exclusive(events);
     }
@@ -205,7 +204,7 @@ impl WaitQueue {
         Some((id, next.waker.clone()))
     }
 
-    /// True when nobody waits.
+    /// True when the queue has no subscriber.
     pub fn is_empty(&self) -> bool {
         self.0.len.load(Ordering::SeqCst) == 0
     }

@@ -1,12 +1,12 @@
-//! A readers-writer lock for what is read by everybody and seldom written: the names of `/usr/lib`, the descriptor
-//! table of a program with many threads. Readers of an ordinary lock all write to its one word, so that threads with
-//! nothing to do with each other wait for each other's cache lines; here a reader notes the lock in a line of its own.
+//! A readers-writer lock for data that many threads read and that seldom change: the names of `/usr/lib`, the
+//! descriptor table of a program with many threads. All readers of an ordinary lock write to its one word, so
+//! independent threads wait for each other's cache lines. Here a reader notes the lock in a cache line of its own.
 //!
-//! A lock is *biased* towards readers, or plain. While it is biased a reader stores the lock's address in its thread's
-//! row and looks whether the lock is still biased; nothing else. A writer takes the plain lock below, ends the bias and
-//! waits until no row names the lock any more. That is dear, so a lock that was written is plain until it has been read
-//! a good number of times without being written. The idea is BRAVO's: Dice and Kogan, "BRAVO - Biased Locking for
-//! Reader-Writer Locks", USENIX ATC 2019.
+//! A lock is *biased* towards readers, or plain. While it is biased, a reader only stores the lock's address in its
+//! thread's row and checks that the lock is still biased. A writer takes the plain lock below, ends the bias and waits
+//! until no row names the lock any more. That is expensive, so a lock that was written stays plain until it has been
+//! read many times without a write. The idea is BRAVO's: Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer
+//! Locks", USENIX ATC 2019.
 
 #![expect(unsafe_code, reason = "a raw lock promises exclusion to the safe lock around it")]
 
@@ -33,7 +33,7 @@ const READS_PER_THREAD: u32 = 4;
 #[repr(align(128))]
 struct Row([AtomicUsize; SLOTS]);
 
-/// Every row that was ever used, and those whose threads have ended.
+/// Every row that was ever used, and the rows of threads that have ended.
 struct Rows {
     all: Vec<&'static Row>,
     free: Vec<&'static Row>,
@@ -82,8 +82,8 @@ fn move_in() -> Option<&'static Row> {
 /// The lock without what it protects; used through [`RwLock`].
 pub struct Raw {
     plain: RawRwLock,
-    /// Reads until the lock is biased; 0 while it is. Changes under the plain lock only: held exclusively from 0, and
-    /// held shared to 0, or exclusively by who did not get the lock.
+    /// Reads until the lock is biased; 0 while it is. Changes under the plain lock only: held exclusively from 0; held
+    /// shared, or exclusively by a writer that did not get the lock, to 0.
     reads: AtomicU32,
 }
 
@@ -138,7 +138,8 @@ impl Raw {
         }
         self.reads.store(again, Ordering::Relaxed);
         for row in busy {
-            // A reader that had somebody to wake would have to look at a line of the lock's: the writer looks instead.
+            // If a reader had to wake a writer, it would have to read a cache line of the lock. So the writer polls
+            // instead.
             let mut tries = 0u32;
             while held(&row) {
                 tries += 1;

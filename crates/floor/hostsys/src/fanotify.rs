@@ -1,4 +1,4 @@
-//! Directories watched for what other processes change in them. See fanotify(7).
+//! Watches for changes that other processes make in directories. See fanotify(7).
 //!
 //! A group needs no privilege. It reports names below marked directories by the directory's file handle, and says which events
 //! are the reader's own.

@@ -1,7 +1,7 @@
 //! Keeping the C library's heap small, mallopt(3) and malloc_trim(3).
 //!
-//! Left alone, glibc gives every thread an arena of up to 64 MiB, learns from one large buffer to keep all such
-//! buffers, and hands nothing back but the top of an arena: a sentry with 13 MB in use was seen to hold 450 MB.
+//! By default glibc gives every thread an arena of up to 64 MiB, keeps all large buffers once it has seen one, and
+//! returns only the top of an arena. A sentry with 13 MB in use then held 450 MB.
 
 /// Arenas, so threads that may allocate at once without waiting.
 const ARENAS: i32 = 4;

@@ -124,8 +124,8 @@ impl SharedMapping {
         unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast()) }
     }
 
-    /// Replaces the eight bytes at `offset`, which must be inside and in one cache line but need not be aligned, if they are `old`.
-    /// Whoever executes them meanwhile executes what was there before or what is there then.
+    /// Replaces the eight bytes at `offset`, which must be inside and in one cache line but need not be aligned, if
+    /// they are `old`. A thread that executes them meanwhile executes either the old or the new bytes.
     pub fn exchange_in_line(&self, offset: usize, old: u64, new: u64) -> bool {
         assert!(offset % 64 <= 56, "across cache lines");
         let p = self.at(offset, 8, 1);
@@ -154,8 +154,8 @@ impl SharedMapping {
     }
 }
 
-/// A part of a [`SharedMapping`] into which bytes are put, for whoever reads them on the other side. Nothing is ever
-/// read from it: the other side may have changed it.
+/// A part of a [`SharedMapping`] that receives bytes for a reader on the other side. Nothing is ever read from it: the
+/// other side may have changed it.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyArea<'a> {
     map: &'a SharedMapping,

@@ -34,7 +34,7 @@ pub fn socket(domain: i32, kind: i32, protocol: i32) -> Result<OwnedFd> {
 
 fn owned(fd: i32) -> Result<OwnedFd> {
     check(fd.into())?;
-    // SAFETY: the host has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the host has just made this descriptor for us; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

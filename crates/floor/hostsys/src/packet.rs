@@ -17,7 +17,7 @@ pub fn open(index: u32) -> Result<OwnedFd> {
     // SAFETY: no memory is involved. Without a protocol nothing is received yet.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     check(fd.into())?;
-    // SAFETY: the host has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the host has just made this descriptor for us; it has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
     set(&fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;

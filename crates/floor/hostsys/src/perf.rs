@@ -1,7 +1,7 @@
-//! Sampling what runs on a processor: perf_event_open(2) with the CPU clock, and its ring of records.
+//! Samples of the code that runs on a processor: perf_event_open(2) with the CPU clock, and its ring of records.
 //!
 //! The event is the kernel's own timer, so it needs no hardware counter. Records come out as the bytes that the kernel
-//! wrote; who reads them checks them like any input.
+//! wrote; the caller checks them like any input.
 
 use crate::memfd::SharedMapping;
 use abi::{Errno, Result};
@@ -134,7 +134,7 @@ impl Sampler {
         // Pairs with the kernel's barrier between a record and the head.
         let head = self.ring.long(DATA_HEAD).load(Ordering::Acquire);
         let tail = self.ring.long(DATA_TAIL).load(Ordering::Relaxed);
-        // Nobody but the kernel and us writes these; still no value of theirs leads outside the ring.
+        // Only the kernel and this process write these. Still, no value of theirs leads outside the ring.
         let len = (head.wrapping_sub(tail) as usize).min(size);
         let start = tail as usize & (size - 1);
         let first = len.min(size - start);

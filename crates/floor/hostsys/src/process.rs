@@ -68,7 +68,7 @@ pub fn wait_child(pidfd: BorrowedFd<'_>, block: bool) -> Result<Wait> {
     Ok(if pid == 0 { Wait::Running } else { Wait::Reaped(status) })
 }
 
-/// Does something from a thread whose working directory is `dir`; nobody else's changes.
+/// Runs `action` in a thread with the working directory `dir`. The working directory of other threads does not change.
 pub fn in_directory<T: Send>(dir: &Path, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let enter = || {
         // SAFETY: with CLONE_FS alone the thread gets its own working directory, root and umask; descriptors and

@@ -34,7 +34,7 @@ pub const NOTIF_ADDFD: u64 = iow(3, size_of::<libc::seccomp_notif_addfd>());
 pub const NOTIF_SET_FLAGS: u64 = iow(4, 8);
 
 fn ioctl<T>(fd: BorrowedFd<'_>, request: u64, arg: *mut T) -> Result<i64> {
-    // SAFETY: every caller passes a pointer to the structure whose size the request encodes.
+    // SAFETY: every caller passes a pointer to a structure of the size that the request encodes.
     crate::check(i64::from(unsafe { libc::ioctl(fd.as_raw_fd(), request, arg) }))
 }
 
@@ -77,8 +77,8 @@ pub fn allow(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
     ioctl(listener, NOTIF_SEND, &mut r).map(drop)
 }
 
-/// Puts a copy of `fd` into the caller's table and makes the call return its number: the lowest free one, or `number`, whose
-/// former descriptor is closed.
+/// Puts a copy of `fd` into the caller's table and makes the call return its number: the lowest free one, or `number`.
+/// In the latter case the former descriptor of that number is closed.
 pub fn answer_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, number: Option<u32>) -> Result<()> {
     const SETFD: u32 = 1;
     const SEND: u32 = 2;

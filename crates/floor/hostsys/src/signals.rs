@@ -38,7 +38,7 @@ impl SignalFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: signalfd just returned this descriptor; nobody else owns it.
+        // SAFETY: signalfd just returned this descriptor; it has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 

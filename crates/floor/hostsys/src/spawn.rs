@@ -1,10 +1,8 @@
 //! Starting our own processes: a clone into new namespaces, then exec.
 //!
-//! The child runs nothing but async-signal-safe host calls between clone and
-//! exec, so that it does not matter what other threads of the parent held.
-//! The parent may write the child's id maps before the exec happens: an exec
-//! with an unmapped user would cost the child its capabilities. In a new user
-//! namespace it becomes root, if there is one.
+//! Between clone and exec the child makes only async-signal-safe host calls, so locks that other threads of the parent
+//! held do not matter. The parent may write the child's ID maps before the exec. An exec with an unmapped user would
+//! cost the child its capabilities. In a new user namespace it becomes root, if there is one.
 
 use rustix::process::{Resource, Rlimit};
 use std::ffi::CString;
@@ -91,7 +89,7 @@ pub struct Child {
 /// The child is made in the control group `clone_args.cgroup` (libc's constant does not fit its type).
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
-/// Exit status of a child whose exec failed.
+/// Exit status of a child with a failed exec.
 pub const EXEC_FAILED: i32 = 125;
 
 /// Starts a process. `before_exec` runs in the parent while the child waits, with the child's process ID and whether the child is in
@@ -131,7 +129,8 @@ pub fn spawn(
         pid = clone3(&mut args);
     }
     if pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
-        // A container around us whose filter cannot judge clone3(2) has none. The older call takes the same flags.
+        // In a container with a filter that cannot judge clone3(2), that call does not exist. The older call takes the
+        // same flags.
         let flags = args.flags | args.exit_signal;
         // SAFETY: as above; a null stack continues on the copy of ours, and `pidfd` is valid for a write.
         pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, &raw mut pidfd, 0usize, 0usize) };
@@ -144,7 +143,7 @@ pub fn spawn(
         let report = (report_read.as_raw_fd(), report_write.as_raw_fd());
         in_child(exe, &mut fds, (gate, report), &tasks, program.namespaces.has_user(), &argv, &envp);
     }
-    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor for us; it has no other owner.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let child = Child { pid: pid as i32, pidfd };
     drop((gate_read, report_write));
@@ -185,10 +184,11 @@ pub fn die_with_caller(command: &mut Command) {
 
 /// Has the host write no core of a process and of its later children, and start no handler for one (a core_pattern that
 /// begins with `|`): a handler runs as the host's root on memory that is the guest's. A limit of 0 does not keep it
-/// from starting, a limit of 1 does: core(5). Done from outside, where a hard limit of 0 can still be raised by those who may.
+/// from starting, a limit of 1 does: core(5). Done from outside, where a privileged process can still raise a hard
+/// limit of 0.
 fn forbid_cores(pid: i32) {
     let limit = Rlimit { current: Some(1), maximum: Some(1) };
-    // One who may not raise it is told by the command line.
+    // If the process may not raise it, the command line warns.
     let _ = rustix::process::prlimit(rustix::process::Pid::from_raw(pid), Resource::Core, limit);
 }
 

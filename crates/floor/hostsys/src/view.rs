@@ -1,8 +1,8 @@
 //! Files that are read through a mapping, so that a read makes no host call.
 //!
-//! Whoever may write a file of the host may also cut it short, and then an access to the mapping behind the file's end
-//! raises SIGBUS; so does a page that cannot be read from the disk. All accesses are made by one routine, and a handler
-//! of SIGBUS has it return early. A SIGBUS that comes from anywhere else is as fatal as before.
+//! A program that may write a file of the host may also truncate it. An access to the mapping behind the file's end
+//! then raises SIGBUS. So does a page that cannot be read from the disk. All accesses are made by one routine, and a
+//! handler of SIGBUS has it return early. A SIGBUS that comes from anywhere else is as fatal as before.
 
 use crate::memfd::CopyArea;
 use abi::{Errno, Result};
@@ -100,7 +100,7 @@ type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 extern "C" fn on_fault(signo: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let start = ringfence_view_bytes as *const () as usize;
     let end = ringfence_view_end as *const () as usize;
-    // SAFETY: the kernel passes a ucontext_t, which nobody else uses while the handler runs.
+    // SAFETY: the kernel passes a ucontext_t, which no other code uses while the handler runs.
     let rip = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] };
     if (start..end).contains(&(*rip as usize)) {
         *rip = end as i64;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many threads of a kernel wait for somebody outside.
+/// The number of threads of a kernel that wait for processes outside.
 #[derive(Default)]
 pub struct OutsideWaits(AtomicUsize);
 
@@ -14,7 +14,7 @@ pub struct OutsideWaits(AtomicUsize);
 /// and so that all waiters of the sandbox together ask no more than 4,000 times in a second.
 pub struct Pace<'a> {
     waits: &'a OutsideWaits,
-    /// Since when it waits for somebody outside.
+    /// Since when it waits for a process outside.
     since: Cell<Option<Instant>>,
 }
 

@@ -1,9 +1,9 @@
 //! How many objects a sandbox and each of its users may have: limits as /proc/sys/fs shows them, and counts.
 //!
-//! Objects live in the kernel's memory, which is not the guest's to fill. Open files are counted for the sandbox;
-//! pipe buffers, epoll items and inotify for the user who made them, and for all users together, since a
-//! privileged guest has as many users as it likes. An object holds a [`Charge`] that ends with it.
-//! Locks: the table of users is a leaf.
+//! Objects live in the kernel's memory, which is not the guest's to fill. Open files are counted for the sandbox. Pipe
+//! buffers, epoll items and inotify are counted for the user that made them, and for all users together, because a
+//! privileged guest can use any number of users. An object holds a [`Charge`] that ends with it. Locks: the table of
+//! users is a leaf.
 
 use abi::{Errno, Result};
 use ranked::Mutex;
@@ -76,7 +76,7 @@ pub enum Limit {
 }
 const LIMITS: usize = 10;
 
-/// Pages of a new pipe whose user has reached the soft limit, or when all users have half of what they may have.
+/// Pages of a new pipe when its user has reached the soft limit, or when all users have half of what they may have.
 const PIPE_MIN_PAGES: u64 = 2;
 /// Most mounts of all namespaces that copies made: twice what one may have.
 const MOUNTS: u64 = 200_000;
@@ -331,7 +331,7 @@ impl Charge {
         true
     }
 
-    /// Changes the pages of a pipe. EPERM for a user who has too many, ENOMEM when all users have.
+    /// Changes the pages of a pipe. EPERM for a user that has too many, ENOMEM when all users have.
     pub fn resize_pipe(&mut self, pages: u64, privileged: bool) -> Result<()> {
         let more = pages.saturating_sub(self.n);
         if more > 0

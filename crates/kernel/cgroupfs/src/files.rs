@@ -1,4 +1,4 @@
-//! The files of a group: what they say, and what can be written to them.
+//! The files of a group: their text, and writes to them.
 
 use abi::{Errno, Result};
 use cgroup::{Cgroup, Controllers, CpuMax, Limit, MOST_PIDS, Notice};
@@ -11,12 +11,12 @@ use std::time::Duration;
 use task::{Kernel, Mover, Task};
 use vfs::Caller;
 
-/// For whom a file is read or written.
+/// The caller that a file is read or written for.
 pub(crate) struct At<'a> {
     pub kernel: &'a Arc<Kernel>,
     pub group: &'a Arc<Cgroup>,
     pub cx: &'a dyn Caller,
-    /// Who opened the file, and in which namespace.
+    /// Credentials of the opener of the file, and its namespace.
     pub opener: &'a Arc<Credentials>,
     pub ns: &'a Arc<CgroupNamespace>,
 }
@@ -95,7 +95,7 @@ impl File {
         group.controllers().contains(self.controller)
     }
 
-    /// Permission bits, unless somebody changed them.
+    /// Permission bits, unless they were changed.
     pub fn mode(&self) -> u32 {
         let read = if self.show.is_some() { 0o444 } else { 0 };
         let write = if self.store.is_some() { 0o200 } else { 0 };
@@ -122,7 +122,7 @@ fn lines(ids: impl Iterator<Item = i32>) -> String {
     })
 }
 
-/// Processes with a live thread whose leader is, or was at its end, in the group.
+/// Processes with a live thread and with a leader that is, or was at its end, in the group.
 fn procs(at: &At) -> Result<String> {
     let tree = at.kernel.tree.lock();
     let inside = |tgid: i32| tree.cgroup_of(tgid).is_some_and(|group| Arc::ptr_eq(&group, at.group));

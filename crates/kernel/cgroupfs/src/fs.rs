@@ -36,7 +36,7 @@ pub fn tree(kernel: &Arc<Kernel>, ns: &CgroupNamespace) -> Arc<dyn FileSystem> {
     fs
 }
 
-/// The group whose directory this is.
+/// The group of this directory.
 pub fn group_of(inode: &InodeRef) -> Option<Arc<Cgroup>> {
     let node: &Node = inode.as_any().downcast_ref()?;
     node.file.is_none().then(|| node.group.clone())

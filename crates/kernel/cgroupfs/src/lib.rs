@@ -1,9 +1,8 @@
 //! Control groups as file systems. See cgroups(7) and the host's Documentation/admin-guide/cgroup-v2.
 //!
-//! [`tree`] shows the groups inside, from the root of a cgroup namespace on: the kernel's own (crate `cgroup`), which
-//! can be made and changed. [`new`] shows the container's group alone, read-only: the values of the group on the
-//! host, where it has one, converted when the host has version 1. The host's runtime changes those from outside
-//! (`ringfence update`).
+//! [`tree`] shows the groups inside (crate `cgroup`), below the root of a cgroup namespace. Programs can make and
+//! change them. [`new`] shows the container's group alone, read-only: the values of the group on the host, where it has
+//! one, converted when the host has version 1. The host's runtime changes those from outside (`ringfence update`).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `linux.resources.devices`: which devices the container's processes may make and open.
+//! `linux.resources.devices`: the devices that the container's processes may make and open.
 
 use abi::stat::{major, minor};
 use abi::{Errno, Result};

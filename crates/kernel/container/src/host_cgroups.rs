@@ -1,8 +1,8 @@
 //! Control groups of the host for the processes of one container of several.
 //!
-//! Every process of a sandbox is made in the sandbox's own group, and inherits its maker's on fork(2); what execve(2)
-//! runs in is made anew and has to be moved. That takes the host some 10 ms, so one is kept ready: a program
-//! that starts others one after the other waits for none of it unless it starts more than that allows.
+//! A process of a sandbox is made in the sandbox's own group. fork(2) inherits the group. execve(2) needs a new host
+//! process, which has to be moved. A move takes the host some 10 ms, so one moved process is kept ready. A program that
+//! starts others one after the other waits only if it starts them faster than they are moved.
 
 use abi::{Errno, Result};
 use platform::{Context, Platform};

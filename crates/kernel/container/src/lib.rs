@@ -1,10 +1,10 @@
-//! Containers: what the tasks of one container share and those of the sandbox's others do not.
+//! Containers: the state that the tasks of one container share, and that differs between the containers of a sandbox.
 //!
-//! [`Container`] has the namespaces of its first process, its limits ([`Limits`]) and the control groups of the host that its
-//! processes go to. It knows no tasks; what concerns those is in the crate `task`.
+//! [`Container`] has the namespaces of its first process, its limits ([`Limits`]) and the control groups of the host
+//! that its processes go to. It knows no tasks; the operations on them are in the crate `task`.
 //!
-//! A checkpoint keeps indexes, namespaces, identity maps, limits on tasks and first processes. Control groups are the
-//! host's, and given anew.
+//! A checkpoint keeps indexes, namespaces, identity maps, limits on tasks and first processes. Control groups belong to
+//! the host, so a restore receives new ones.
 
 #![forbid(unsafe_code)]
 
@@ -50,7 +50,7 @@ pub struct Container {
     withheld: AtomicU64,
     sandbox_limits: Arc<Limits>,
     own_limits: OnceLock<Arc<Limits>>,
-    /// Its first process, with whose end it ends.
+    /// Its first process. The container ends with it.
     first: AtomicI32,
     cgroups: OnceLock<Arc<HostCgroups>>,
     frozen: AtomicBool,
@@ -221,7 +221,7 @@ impl Drop for Container {
 pub struct Containers(Arc<Indexes>);
 
 impl Containers {
-    /// The first container, whose index is 0.
+    /// The first container, with index 0.
     pub fn first(namespaces: NsProxy, limits: Limits) -> (Arc<Container>, Self) {
         let (indexes, index) = Indexes::first();
         (Container::new(index, Arc::new(namespaces), Arc::new(limits)), Self(indexes))

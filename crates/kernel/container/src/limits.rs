@@ -1,9 +1,10 @@
-//! What a container may use and uses, as its control group on the host says. See cgroups(7), and the host's
+//! The limits and the usage of a container, from its control group on the host. See cgroups(7), and the host's
 //! Documentation/admin-guide/cgroup-v1 and cgroup-v2.
 //!
-//! The runtime opens the group's files for reading and hands the descriptors over. They are read at every question, so
-//! that what `update` changes shows at once. Without a control group everything is as on the host. A further container of a
-//! sandbox is in groups of its own only for what it has limits on; what these do not say, the sandbox's do.
+//! The runtime opens the group's files for reading and passes the descriptors. They are read at every use, so a change
+//! by `update` shows at once. Without a control group all values are those of the host. A further container of a
+//! sandbox has groups of its own only for the resources that it has limits on. For the others the values of the
+//! sandbox's group count.
 
 use std::collections::BTreeMap;
 use std::fs::File;

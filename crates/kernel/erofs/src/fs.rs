@@ -16,7 +16,7 @@ use vfs::{Caller, FileSystem, InodeRef};
 /// Bytes of memory that mapped files of one file system take.
 const MAPPED: u64 = 2 << 30;
 
-/// The image, read for somebody.
+/// The image, read on behalf of a caller.
 pub(crate) struct Reading<'a>(pub &'a Image, pub &'a dyn Caller);
 
 impl Source for Reading<'_> {
@@ -40,7 +40,7 @@ pub(crate) struct ErofsFs {
     pub dev: u64,
     pub options: Options,
     root: Loaded,
-    /// Inodes that somebody uses, so that all names of one lead to one.
+    /// Inodes in use, so that all names of one lead to one node.
     nodes: Mutex<HashMap<u64, Weak<Node>>>,
     memory: Arc<MemFiles>,
     /// Holds what is mapped.
@@ -118,11 +118,12 @@ impl ErofsFs {
         self.nodes.lock().get(&nid).and_then(Weak::upgrade)
     }
 
-    /// The one node of an inode that was read. `None` when nobody holds the file system any more.
+    /// The one node of an inode that was read. `None` when the file system is not in use any more.
     fn keep(&self, loaded: Loaded) -> Option<Arc<Node>> {
         let nid = loaded.inode.nid;
         let new = Node::new(self.me.upgrade()?, loaded);
-        // What somebody else made meanwhile; a node that is not needed goes without the lock, as it takes the lock itself.
+        // A node that another thread made meanwhile. A node that is not needed is dropped without the lock, because its
+        // drop takes the lock.
         let mut nodes = self.nodes.lock();
         let known = nodes.get(&nid).and_then(Weak::upgrade);
         if known.is_none() {

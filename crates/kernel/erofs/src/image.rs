@@ -1,9 +1,9 @@
-//! The format on disk, read from anything that gives bytes at an offset. See Documentation/filesystems/erofs.rst and Linux's
+//! The format on disk, read from any source of bytes at an offset. See Documentation/filesystems/erofs.rst and Linux's
 //! definition of the format.
 //!
-//! An image comes from a guest and may be anything. Every number is checked where it is read: sums that overflow and structures
-//! that leave their block are EUCLEAN, places behind the end of the image EIO. No call reads more than one block of names, the
-//! attributes of one inode (256 KiB) or what its caller has room for, and none recurses.
+//! An image comes from a guest and is not trusted. Every number is checked where it is read: sums that overflow and
+//! structures that leave their block are EUCLEAN, places behind the end of the image EIO. No call reads more than one
+//! block of names, the attributes of one inode (256 KiB) or what its caller has room for, and none recurses.
 
 use crate::crc::crc32c;
 use abi::{Errno, Result};
@@ -292,7 +292,7 @@ impl Super {
     /// Finds a name in a directory: names are in order, in each block and over all of them. ENOENT.
     pub fn find(&self, from: &dyn Source, dir: &Inode, name: &[u8]) -> Result<u64> {
         let (mut low, mut high) = (0, dir.size.div_ceil(self.block()));
-        // The last block whose first name is not behind the one that is wanted.
+        // The last block with a first name that is not behind the wanted one.
         let mut found = None;
         while low < high {
             let middle = low + (high - low) / 2;

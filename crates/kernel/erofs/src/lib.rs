@@ -1,12 +1,14 @@
 //! EROFS: read-only file systems from images in loop devices and files.
 //!
-//! [`image`](mod@image) knows the format, does no I/O of its own and trusts nothing of it; the rest is the file system of
-//! `vfs`. Bytes are read from the image's file each time; what is mapped is copied to memory first ([`map`](mod@map)). An inode
-//! is read when its name is looked up, with its access control lists, so attributes never wait for anybody.
+//! [`image`](mod@image) knows the format, does no I/O of its own and does not trust the image. The rest is the file
+//! system for `vfs`. Bytes are read from the image's file each time. Mapped ranges are copied to memory first
+//! ([`map`](mod@map)). An inode is read with its access control lists when its name is looked up, so reading attributes
+//! never waits.
 //!
-//! Neighbours: `vfs`, `loopdev` (where images come from), `tmpfs` (memory of mapped files). Locks: all leaves, and not held while
-//! the image is read. vfs holds a directory's lock while a name is looked up, so a FUSE daemon that serves an image's file is
-//! waited for with it, as with those of its own directories. A checkpoint keeps nothing.
+//! Neighbours: `vfs`, `loopdev` (where images come from), `tmpfs` (memory of mapped files). Locks: all leaves, and not
+//! held while the image is read. vfs holds a directory's lock while a name is looked up. If a FUSE daemon serves the
+//! image's file, a look-up waits for the daemon with that lock held, as in the daemon's own directories. A checkpoint
+//! keeps nothing.
 
 #![forbid(unsafe_code)]
 

@@ -118,7 +118,7 @@ fn names_that_cannot_be() {
         image.inode(1, (0, 0o040755), len, 8);
         assert_eq!(image.list(1), Err(Errno::EUCLEAN), "{name} {nameoff}");
     }
-    // A long directory whose blocks hold nothing but dots does not go on for ever.
+    // A long directory with blocks of nothing but dots does not go on for ever.
     let mut image = Image::new();
     image.names(4096, &[(".", 0), ("..", 0)]);
     image.names(4608, &[(".", 0), ("..", 0)]);

@@ -43,7 +43,7 @@ pub(crate) fn of_program(c: &Current, file: &OpenFile) -> Result<NewCreds> {
     let mut gift = Gift::default();
     if !nosuid {
         gift.caps = file_caps(c, file)?;
-        // Only for those whom the user namespace has.
+        // Only for users and groups that the user namespace has.
         if !no_new_privs && ns.user_here(attr.uid).is_some() && ns.group_here(attr.gid).is_some() {
             const SGID: u32 = libc::S_ISGID | libc::S_IXGRP;
             gift.uid = (attr.mode & libc::S_ISUID != 0).then_some(attr.uid);

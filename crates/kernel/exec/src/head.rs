@@ -1,4 +1,4 @@
-//! Reading programs in kernel context.
+//! Reads the start of a program, in kernel context.
 
 use abi::Result;
 use vfs::{Caller, OpenFile};

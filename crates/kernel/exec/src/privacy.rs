@@ -1,4 +1,4 @@
-//! Who may look into a new program.
+//! The right to look into a new program.
 
 use caller::HasCredentials;
 use rights::mode::MAY_READ;
@@ -32,7 +32,7 @@ impl Privacy {
         privacy
     }
 
-    /// Only a namespace that has the owner of a file decides who may read it.
+    /// Only a namespace that has the owner of a file decides about the right to read it.
     fn widen(&mut self, inode: &InodeRef) {
         let owner = inode.perm().ok();
         let has = |ns: &UserNamespace| {

@@ -1,7 +1,7 @@
 //! Signals for changes in a directory: F_NOTIFY. See fcntl(2), "File and directory change notification (dnotify)".
 //!
-//! Those who want signals about a directory are an attachment of it, which listens to its events. Lock: a leaf, not held while
-//! signals are sent.
+//! The receivers of signals about a directory are an attachment of it, which listens to its events. Lock: a leaf, not
+//! held while signals are sent.
 
 use abi::{Errno, Result};
 use ranked::Mutex;
@@ -20,7 +20,7 @@ const DN_MULTISHOT: u32 = 0x8000_0000;
 
 /// A rename inside the directory: both of its events are about it.
 const RENAMED: u32 = 0x1000_0000;
-/// Renames whose second event may still come.
+/// Renames that may still get their second event.
 const RENAMES: usize = 16;
 
 /// What each of the DN_* bits is among the events of inotify(7).

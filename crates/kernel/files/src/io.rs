@@ -65,8 +65,9 @@ pub fn reads_by_itself(cx: &dyn Caller, file: &OpenFile) {
     notify::by_file(cx, file, event::ACCESS);
 }
 
-/// What the caller's thread writes `len` bytes at `off` by itself with, see [`crate::MapOps::lend_to_write`]. `None` as well when the
-/// write is not a plain one: it would be cut, or appends, or somebody waits for news of it, which come when it has been made.
+/// What the caller's thread writes `len` bytes at `off` by itself with, see [`crate::MapOps::lend_to_write`]. `None` as
+/// well when the write is not a plain one: it would be cut, or appends, or has watchers, which must hear of it after it
+/// has been made.
 pub fn lend_to_write(cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
     let plain = file_kind(file) == S_IFREG && file.flags() & (libc::O_APPEND | libc::O_SYNC) == 0;
     let inside = off.checked_add(len as u64).is_some_and(|end| end <= cx.rlimit(libc::RLIMIT_FSIZE as i32));

@@ -1,10 +1,10 @@
 //! The connection between a file system and its daemon: requests that wait to be read, requests that wait for their answer, and
 //! the threads that wait for both.
 //!
-//! A request waits in a queue until the daemon reads it, and is known by its number until the daemon answers. Whoever made it
-//! sleeps in [`Connection::call`], which a signal does not end by itself: it sends FUSE_INTERRUPT, and the daemon decides. A thread
-//! that is killed waits no longer, whatever the daemon does; what a late answer gives (a node, an open file) goes back to the
-//! daemon. With the last open file of the device, and with the last mount, everything ends.
+//! A request waits in a queue until the daemon reads it, and is known by its number until the daemon answers. The
+//! thread that made it sleeps in [`Connection::call`]. A signal does not end that by itself: it sends FUSE_INTERRUPT,
+//! and the daemon decides. A thread that is killed stops waiting at once. An object from a late answer (a node, an open
+//! file) is given back to the daemon. The connection ends with the last open file of the device or with the last mount.
 //!
 //! Lock: the connection's state, a leaf; wake-ups come after it. A checkpoint keeps nothing: a connection does not outlive its
 //! daemon's descriptors.
@@ -25,13 +25,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of requests that may wait to be read. Threads with more to say wait.
 const MAX_BYTES: usize = 8 << 20;
-/// Answers that nobody waits for and that are remembered, so that what they give goes back.
+/// Answers that no thread waits for and that are remembered, so that their objects are given back.
 const MAX_UNWAITED: usize = 4096;
 /// Nodes that are to be forgotten of which one request tells, unless there are many.
 const FORGETS: usize = 170;
 /// From so many on, one request tells of as many as the daemon's buffer has room for.
 const MANY_FORGETS: usize = 1024;
-/// From so many on, they come before requests, whose answers may make more.
+/// From this number on, they come before requests, because answers to requests may make more of them.
 const MAX_FORGETS: usize = 65_536;
 /// How long the kernel itself waits for one.
 const KERNEL: Duration = Duration::from_secs(5);
@@ -90,7 +90,7 @@ struct Open {
     opcode: u32,
     nodeid: u64,
     room: Room,
-    /// `None` when nobody waits.
+    /// `None` when no thread waits.
     slot: Option<Arc<Slot>>,
     /// The open file of the device by which it was read.
     device: Option<u64>,
@@ -120,10 +120,10 @@ struct State {
     pending: VecDeque<Pending>,
     /// Bytes of them.
     bytes: usize,
-    /// Numbers of requests of whose interruption the daemon is to hear.
+    /// Numbers of requests that the daemon is to interrupt.
     interrupts: VecDeque<u64>,
     forgets: VecDeque<ForgetOne>,
-    /// Whose turn it is when both wait: forgets while above 0.
+    /// Which comes first when both wait: forgets while above 0.
     turn: i32,
     open: HashMap<u64, Open>,
     unwaited: usize,
@@ -132,7 +132,7 @@ struct State {
     next_device: u64,
 }
 
-/// Who may use a file system, and what its mount was given.
+/// The users that a file system admits, and the parameters of its mount.
 pub(crate) struct Terms {
     pub user_ns: Arc<UserNamespace>,
     pub pid_ns: Option<Arc<PidNamespace>>,
@@ -150,9 +150,9 @@ pub(crate) struct Terms {
 pub(crate) struct Connection {
     pub terms: Terms,
     state: Mutex<State>,
-    /// Those who read the device.
+    /// Threads that read the device.
     pub readers: WaitQueue,
-    /// Those who wait for the answer to FUSE_INIT or for room.
+    /// Threads that wait for the answer to FUSE_INIT or for room.
     admission: WaitQueue,
     /// Operations that the daemon does not have, by their numbers.
     missing: AtomicU64,
@@ -216,8 +216,8 @@ impl Connection {
         self.missing.fetch_or(1 << (opcode & 63), Ordering::Relaxed);
     }
 
-    /// Whether somebody may use the file system: without allow_other its owner alone, so that a daemon cannot hold up processes of
-    /// others or learn of them.
+    /// Whether a caller may use the file system. Without allow_other its owner alone may, so that a daemon cannot hold
+    /// up processes of others or learn of them.
     pub fn admits(&self, creds: &rights::Credentials) -> bool {
         let t = &self.terms;
         if t.allow_other {
@@ -227,7 +227,7 @@ impl Connection {
             && [creds.gid, creds.egid, creds.sgid] == [t.group; 3]
     }
 
-    /// The caller as the daemon sees it. EOVERFLOW for one who has no number there.
+    /// The caller as the daemon sees it. EOVERFLOW for a caller that has no number there.
     fn ids(&self, cx: &dyn Caller) -> Result<Ids> {
         let creds = cx.creds();
         let t = &self.terms;
@@ -278,9 +278,9 @@ impl Connection {
         self.wait(cx, unique, &slot, patience(cx))
     }
 
-    /// As [`Connection::call`] where making the request is among the last things that a process does: nobody could end the wait any
-    /// more, so all such waits of a thread together are short. Of a daemon that did not answer FUSE_FLUSH nobody waits for that
-    /// until it answers one. The daemon gets the request.
+    /// As [`Connection::call`], where the request is among the last actions of a process. Nothing could end the wait
+    /// any more, so all such waits of a thread together are short. If a daemon did not answer FUSE_FLUSH, no later
+    /// FUSE_FLUSH waits until the daemon answers one. The daemon gets the request.
     pub fn last_call(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
         if !cx.is_killed() {
             return self.call(cx, call);
@@ -318,7 +318,7 @@ impl Connection {
         }
     }
 
-    /// Makes a request whose answer nobody waits for.
+    /// Makes a request without waiting for its answer.
     pub fn tell(&self, call: Call) {
         {
             let mut s = self.state.lock();
@@ -367,7 +367,7 @@ impl Connection {
         self.readers.notify(Events::READABLE);
     }
 
-    /// Nobody waits for this answer any more; gives it when it has come meanwhile.
+    /// This answer is not awaited any more; returns it when it has come meanwhile.
     fn abandon(&self, unique: u64, slot: &Slot) -> Option<Answer> {
         let freed = {
             let mut s = self.state.lock();
@@ -446,7 +446,7 @@ impl Connection {
         }
     }
 
-    /// Ends everything: those who wait get ECONNABORTED, those who come ENOTCONN, and the daemon ENODEV.
+    /// Ends everything: waiting callers get ECONNABORTED, later ones ENOTCONN, and the daemon ENODEV.
     pub fn abort(&self) {
         let ended = {
             let mut s = self.state.lock();
@@ -590,7 +590,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What a late answer gave, which nobody will use.
+    /// What a late answer gave, which will not be used.
     fn give_back(&self, open: &Open, result: Result<&[u8]>) {
         let Ok(body) = result else { return };
         let release = |opcode: u32, nodeid: u64, opened: wire::OpenOut| {
@@ -616,7 +616,8 @@ impl Connection {
     }
 }
 
-/// Until when the kernel itself waits, and who makes a process for somebody outside; programs wait as long as they live.
+/// The end of the wait of the kernel itself, and of a request that makes a process for a caller outside. Programs wait
+/// as long as they live.
 fn patience(cx: &dyn Caller) -> Option<Instant> {
     cx.deadline().or_else(|| (cx.pid() == 0).then(|| Instant::now() + KERNEL))
 }
@@ -630,7 +631,7 @@ struct Ids {
 }
 
 impl Open {
-    /// Nobody waits for its answer, and it is counted as such.
+    /// Its answer is not awaited, and it is counted as such.
     fn is_unwaited(&self) -> bool {
         self.slot.is_none() && self.opcode != op::INIT
     }

@@ -22,7 +22,7 @@ struct Attached {
 
 /// An open file of the device.
 pub(crate) struct Device {
-    /// The user namespace of whoever opened it, in which its file system is to be mounted.
+    /// The user namespace of the task that opened it. Its file system is to be mounted there.
     pub user_ns: Arc<UserNamespace>,
     attached: OnceLock<Attached>,
     /// Until it belongs to a connection.

@@ -290,7 +290,7 @@ impl DirectoryOps for OpenDir {
                     full = true;
                 }
             }
-            // Entries that nobody is shown must not look like the end of the directory.
+            // Entries that are not shown must not look like the end of the directory.
             if !any || took || full {
                 // The end of an empty directory is a position as well, so that the next call does not begin again.
                 return Ok(if any { pos } else { pos.max(3) });

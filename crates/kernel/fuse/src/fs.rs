@@ -1,8 +1,10 @@
-//! A mounted FUSE file system: its nodes, the names that the daemon lets the kernel keep, and what its mount shows.
+//! A mounted FUSE file system: its nodes, the names that the daemon lets the kernel keep, and the options that its
+//! mount shows.
 //!
-//! A node is known as long as somebody uses it or a name of it is kept; then the daemon hears how many look-ups are forgotten.
-//! Names are kept in one table of bounded size, as long as the daemon said, rather than in nodes: a daemon that gives a directory
-//! out as its own child would otherwise make a cycle. Locks: all leaves; nodes are dropped outside of them.
+//! A node is known as long as it is in use or a name of it is kept. Afterwards the daemon receives the number of
+//! look-ups that are forgotten. Names are kept in one table of bounded size, as long as the daemon said, rather than in
+//! nodes: a daemon that gives a directory out as its own child would otherwise make a cycle. Locks: all leaves; nodes
+//! are dropped outside of them.
 
 use crate::conn::Connection;
 use crate::node::Node;
@@ -178,7 +180,7 @@ impl FuseFs {
         alive.then(|| kept.node.clone())
     }
 
-    /// Keeps a name as long as the daemon said, unless it is longer than a name can be that somebody looks up.
+    /// Keeps a name as long as the daemon said, unless it is longer than any name that can be looked up.
     pub fn keep(&self, dir: u64, name: &[u8], node: Option<Arc<Node>>, entry: &EntryOut) {
         let until = until(entry.entry_valid, entry.entry_valid_nsec).filter(|_| name.len() <= NAME_MAX);
         let Some(until) = until else {

@@ -1,4 +1,4 @@
-//! An entrance for the fuzzer: a daemon whose answers are the input, and a program that uses its file system.
+//! An entrance for the fuzzer: a daemon that answers with the input, and a program that uses its file system.
 
 use crate::conn::{Connection, Terms};
 use crate::device;
@@ -88,7 +88,7 @@ fn daemon(
             }
             _ => {}
         }
-        // Something that nobody asked for.
+        // An answer without a request.
         let (kind, len) = (script.byte(), usize::from(script.byte()));
         if kind & 0x40 != 0 {
             let _ = device::notice(fs, i32::from(kind & 7), script.take(len));

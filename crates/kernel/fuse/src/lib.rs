@@ -1,13 +1,14 @@
 //! FUSE: file systems that a program serves through /dev/fuse. See fuse(4), mount.fuse(8) and linux/fuse.h.
 //!
-//! A daemon opens the device, mounts a file system with its descriptor, and from then on reads requests and writes answers. The
-//! daemon is a program of the sandbox and is trusted by nobody: [`wire`] judges each byte of an answer, [`conn`](mod@conn) keeps
-//! every wait for it killable and every queue bounded, and what it may not do to processes of others is decided by who mounted
-//! it ([`vfs::Inode::judges`]).
+//! A daemon opens the device, mounts a file system with its descriptor, and from then on reads requests and writes
+//! answers. The daemon is a program of the sandbox and is not trusted. [`wire`] checks each byte of an answer.
+//! [`conn`](mod@conn) keeps every wait for the daemon killable and every queue bounded. The mounter's identity limits
+//! what the daemon may do to processes of others ([`vfs::Inode::judges`]).
 //!
-//! Attributes that [`vfs::Inode::attr`] answers are those last heard of: it never waits, whoever holds which lock.
-//! [`vfs::Inode::refresh`] asks the daemon. While one answers, locks of directories of this file system and the lock of its own
-//! renames may be held (a caller who is killed waits for neither), the position of an open file, and nothing else.
+//! [`vfs::Inode::attr`] returns the last known attributes. It never waits, so it may be called with any lock held.
+//! [`vfs::Inode::refresh`] asks the daemon. While the daemon answers, only these locks may be held: those of
+//! directories of this file system, the lock of its own renames (a caller that is killed waits for neither), and the
+//! position of an open file.
 //!
 //! Neighbours: `vfs` (files, drivers, types), `tmpfs` (memory of mapped files). Locks: all leaves, but for the lock of renames. A
 //! checkpoint keeps nothing of a mounted file system: it belongs to the daemon.

@@ -1,8 +1,9 @@
 //! Files that are mapped.
 //!
-//! Guest memory is the host's, so a mapping needs a file of the host: the bytes of a mapped file are kept in a file in memory, which
-//! is filled when mmap(2) asks, and again for a new mapping when the daemon says that the file has changed. write(2) and
-//! ftruncate(2) change both. Nobody tells of stores to a mapping, so shared mappings that may be written do not exist (ENODEV).
+//! Guest memory is the host's, so a mapping needs a file of the host: the bytes of a mapped file are kept in a file in
+//! memory, which is filled when mmap(2) asks, and again for a new mapping when the daemon says that the file has
+//! changed. write(2) and ftruncate(2) change both. Stores to a mapping are not reported, so shared mappings that may be
+//! written do not exist (ENODEV).
 //!
 //! Lock: what is loaded, a leaf; not held while the daemon is asked.
 

@@ -49,7 +49,7 @@ pub(crate) struct Node {
     pub bad: AtomicBool,
     attachments: Attachments,
     pub pages: Mutex<Option<Arc<Pages>>>,
-    /// Held while something is written at the end; who waits for it can be killed.
+    /// Held during a write at the end; a thread that waits for it can be killed.
     pub appending: Mutex<(), { rank::DIRECTORY }>,
 }
 
@@ -102,7 +102,7 @@ impl Node {
         if self.bad.load(Ordering::Relaxed) { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// EACCES for those whom the mount does not admit.
+    /// EACCES for callers that the mount does not admit.
     fn admitted(&self, cx: &dyn Caller) -> Result<()> {
         if self.fs.conn.admits(&cx.creds()) { Ok(()) } else { Err(Errno::EACCES) }
     }
@@ -170,7 +170,7 @@ impl Node {
             ctimensec: time.nsec as u32,
             ..wire::SetattrIn::default()
         };
-        // As for Linux: who does not take a time does not fail what was written.
+        // As for Linux: a daemon that refuses a time does not make the write fail.
         let _ = self.call(cx, Call::new(op::SETATTR, self.nodeid, &body, Room::of::<AttrOut>()));
     }
 
@@ -247,7 +247,7 @@ impl Inode for Node {
     }
     fn perm(&self) -> Result<Perm> {
         let a = self.attr()?;
-        // Who may delete in a sticky directory is the daemon's to judge, unless the kernel judges everything.
+        // The daemon decides about deleting in a sticky directory, unless the kernel decides everything.
         let hidden = if self.fs.conn.terms.default_permissions { 0 } else { 0o1000 };
         Ok(Perm { mode: a.mode & !hidden, uid: a.uid, gid: a.gid })
     }

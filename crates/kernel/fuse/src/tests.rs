@@ -1,4 +1,4 @@
-//! A connection with a daemon in the test: answers good and bad, ends, waits that end.
+//! A connection with a daemon in the test: good and bad answers, the end of the connection, waits that end.
 
 use crate::conn::{Call, Connection, Terms};
 use crate::wire::{self, EntryOut, Listed, OutHeader, RawAttr, Room, Written, op};

@@ -1,7 +1,8 @@
-//! The protocol of /dev/fuse as bytes: numbers and structures of linux/fuse.h, and what a daemon may answer. Pure.
+//! The protocol of /dev/fuse as bytes: numbers and structures of linux/fuse.h, and the checks of a daemon's answers.
+//! Pure.
 //!
-//! Everything that is decoded here was written by a daemon, which is not trusted: each function checks all that the kernel goes on
-//! to rely on, and answers EIO for what it refuses, as Linux does.
+//! All input was written by a daemon, which is not trusted. Each function checks everything that the kernel relies on
+//! later, and answers EIO for a refused value, as Linux does.
 
 use abi::time::Timespec;
 use abi::{Errno, Result};

@@ -1,8 +1,8 @@
-//! Access control lists of host objects. The host's file system keeps them, as extended attributes, and gives new objects what
-//! they inherit; who may do what is decided inside.
+//! Access control lists of host objects. The host's file system keeps them, as extended attributes, and gives new
+//! objects what they inherit. The kernel inside decides about access.
 //!
-//! A list that was read is kept while the object's attributes would be: until others change something in the directories that
-//! are watched, where they are, else until the time of change is another; and until we change it ourselves.
+//! A list that was read is kept as long as the object's attributes. In watched directories that is until another
+//! process changes something; elsewhere until the time of change differs. Our own change of the list ends it as well.
 
 use crate::fs::Mode;
 use crate::node::Node;
@@ -20,7 +20,7 @@ use vfs::{Caller, Inode};
 /// When a list is still what it was.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stamp {
-    /// Nobody changes it.
+    /// It never changes.
     Always,
     /// While the numbers of changes by others stand.
     Told((u64, u64)),

@@ -1,6 +1,5 @@
-//! Open descriptors that can be had again: directories on the way to others,
-//! and read-only files of exclusive trees. The sentry's RLIMIT_NOFILE is small
-//! compared with the trees, so the ones used longest ago are closed.
+//! Open descriptors that can be opened again: directories on the way to others, and read-only files of exclusive trees.
+//! The sentry's RLIMIT_NOFILE is small compared with the trees, so the ones used longest ago are closed.
 
 use ranked::Mutex;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! FIFOs of a shared tree that connect to programs outside (`--host-fifo=open`).
 //!
-//! The host's FIFO is opened without waiting. Where Linux would wait for the other end, the thread asks again in time
-//! ([`Pace`]): the host tells a descriptor nothing when the other end is opened. The description is the sentry's own, with
-//! O_NONBLOCK, so no call on it waits; readiness comes from the poller.
+//! The host's FIFO is opened without waiting. Where Linux would wait for the other end, the thread tries again after a
+//! while ([`Pace`]), because the host reports nothing on a descriptor when the other end is opened. The description is
+//! the sentry's own, with O_NONBLOCK, so no call on it waits; readiness comes from the poller.
 //!
 //! Lock rank: the byte read ahead is a leaf. A checkpoint cannot keep an open one.
 
@@ -39,7 +39,7 @@ impl Fifo {
             libc::O_WRONLY if !waits => node.open(Access::Write)?,
             libc::O_WRONLY => {
                 retry_paced(cx, &queue, Events::ALL, again, || match node.open(Access::Write) {
-                    // Nobody has it open for reading yet.
+                    // No process has it open for reading yet.
                     Err(Errno::ENXIO) => Err(Errno::EAGAIN),
                     opened => opened,
                 })?
@@ -58,7 +58,8 @@ impl Fifo {
     }
 }
 
-/// Whether somebody has, or had, the FIFO open for writing; EAGAIN while nobody has. A byte may have to be read for that.
+/// Whether a process has, or had, the FIFO open for writing; EAGAIN while none has. A byte may have to be read for
+/// that.
 fn has_writer(fd: &OwnedFd) -> Result<Option<u8>> {
     if host::poll_now(fd, Events::READABLE.0) != 0 {
         return Ok(None);

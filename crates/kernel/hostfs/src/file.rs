@@ -230,7 +230,7 @@ impl MapOps for File {
         let node = &self.node;
         let may = match node.fs.mode {
             Mode::Exclusive => true,
-            // Its owner changes such a root rarely, and whoever has use of the bytes asks whether they are the same.
+            // Its owner changes such a root rarely, and code that keeps the bytes checks whether they are the same.
             Mode::Shared => {
                 node.fs.coherence == Coherence::Lagging && self.reads_only && !node.watch.is_mapped()
             }

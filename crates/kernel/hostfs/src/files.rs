@@ -1,4 +1,4 @@
-//! What the trees and streams of the host of one kernel share.
+//! The state that all trees and streams of the host of one kernel share.
 //!
 //! Locks are leaves.
 

@@ -18,7 +18,7 @@ use vfs::{FileSystem, InodeRef};
 /// How a tree is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// Nobody else changes it and we only read it: everything is cached for good.
+    /// No other process changes it and we only read it: everything is cached for good.
     Exclusive,
     /// Others on the host change it: everything is asked for again.
     Shared,
@@ -27,7 +27,7 @@ pub(crate) enum Mode {
 /// What in a shared tree connects to programs outside the sandbox.
 #[derive(Default)]
 pub struct Outward {
-    /// Whoever opens a FIFO reaches the host's other end of it.
+    /// Opening a FIFO reaches the host's other end of it.
     pub fifos: bool,
     /// connect(2) reaches sockets of the host.
     pub sockets: Option<TreeSockets>,
@@ -39,7 +39,8 @@ pub struct HostFs {
     pub(crate) mode: Mode,
     pub(crate) readonly: bool,
     pub(crate) coherence: Coherence,
-    /// Counts our own changes, so that who learns something of a new node notices those that it may have missed.
+    /// Counts our own changes. Code that learns the attributes of a new node can so notice changes that it may have
+    /// missed.
     pub(crate) writes: AtomicU64,
     /// What connects to programs outside.
     pub(crate) outward: Outward,
@@ -56,8 +57,8 @@ pub struct HostFs {
 }
 
 impl HostFs {
-    /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: nobody changes it while we
-    /// run, and neither do we; otherwise it is shared with the host.
+    /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: the tree does not change while we run,
+    /// neither by us nor by others. Otherwise it is shared with the host.
     pub fn new(home: &Arc<HostFiles>, root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
         HostFs::with(home, root, exclusive, Coherence::Strict, Outward::default())
     }

@@ -1,7 +1,7 @@
 //! Host descriptors as open files: the standard streams of the first process.
 //!
-//! The open file description stays shared with whoever gave it to us: its
-//! status flags are left alone, and its position moves as if the guest had it.
+//! The open file description stays shared with the process that gave it to us. Its status flags are left alone, and its
+//! position moves as if the guest had it.
 
 use crate::files::HostFiles;
 use crate::stream::Stream;

@@ -35,7 +35,7 @@ impl Node {
         if self.fs.readonly { Err(Errno::EROFS) } else { Ok(()) }
     }
 
-    /// Attributes that decide who may do what. Of a directory, who may search it is known while its watch reports
+    /// Attributes that decide about access. For a directory, the right to search it is known while its watch reports
     /// nothing. A file may have been found without a question, while its rights were changed by another name.
     pub(crate) fn rights(&self) -> Attr {
         match self.known() {
@@ -99,7 +99,7 @@ impl Node {
 }
 
 impl Node {
-    /// The same for a regular file that is open for reading and writing; who opens it first gets the descriptor.
+    /// The same for a regular file that is open for reading and writing; the first open(2) takes the descriptor.
     fn adopt_open(&self, name: &[u8], fd: OwnedFd, mode: u32, uid: u32, gid: u32) -> Result<Arc<Node>> {
         let mut before = self.noted();
         let mut a = host::stat(&fd)?;
@@ -182,7 +182,8 @@ impl Inode for Node {
                 host::utimes(&**fd, time(set.atime), time(set.mtime))?;
             }
         } else if self.place().is_some() {
-            // A descriptor, whose object is compared: who may change the directory could exchange the name meanwhile.
+            // By a descriptor, and the object is compared: a process that may change the directory could exchange the
+            // name meanwhile.
             let fd = self.open(Access::Place)?;
             if set.uid.is_some() || set.gid.is_some() {
                 host::chown_place(&fd, set.uid, set.gid)?;
@@ -215,7 +216,7 @@ impl Inode for Node {
         if set.mode.is_some() {
             self.forget_acls();
         }
-        // Who may do what is to be known; sizes and times are asked for when they are wanted.
+        // The rights are needed at once; sizes and times are requested when they are needed.
         let changed = changing.end_alone();
         if !rights || self.note_rights(set, before, changed) { Ok(()) } else { self.current().map(drop) }
     }
@@ -279,7 +280,7 @@ impl Inode for Node {
         queue: &WaitQueue,
     ) -> Option<Result<Arc<dyn OutsideSocket>>> {
         let sockets = self.fs.outward.sockets.as_ref().filter(|_| self.kind == S_IFSOCK)?;
-        // The other side is told that the gofer's user connects, who is the container's root.
+        // The other side sees the gofer's user, which is the container's root.
         let creds = cx.creds();
         if creds.euid != 0 || creds.fsuid != 0 {
             return Some(Err(Errno::EACCES));
@@ -368,7 +369,7 @@ impl DirInode for Node {
         let dir = self.dir_fd()?;
         if let Ok(a) = host::stat_at(&*dir, name) {
             let node = self.fs.nodes.read().get(&(a.dev, a.ino)).and_then(|w| w.upgrade());
-            // Who has it open will want it when it has no name any more.
+            // A program that has it open will need it when it has no name any more.
             if let Some(node) = node.filter(|n| n.is_open_dir()) {
                 let _ = node.dir_fd();
             }
@@ -477,7 +478,8 @@ impl Confirming for Node {
             self.fs.settle();
         }
         if self.changes().is_none() {
-            // No watch tells. Whoever may not search it asks for no names in it, which would have it watched.
+            // No watch tells. A caller that may not search it asks for no names in it. A request for a name would have
+            // it watched.
             self.asked();
             let _ = self.current();
         }

@@ -1,13 +1,13 @@
 //! Files of the host: trees behind a directory descriptor that the gofer
 //! handed over, and single descriptors such as the standard streams.
 //!
-//! A tree is either *exclusive* (nobody changes it while we run, and neither do
-//! we: the lower layer of an overlay), then names and attributes are looked up
-//! once; or *shared* with the host, then every use asks again, but of directories that are watched ([`watches`]).
+//! A tree is either *exclusive* or *shared*. An exclusive tree does not change while we run (the lower layer of an
+//! overlay), so names and attributes are looked up once. A shared tree is shared with the host: every use asks again,
+//! except in directories that are watched ([`watches`]).
 //!
-//! Only descriptor-relative calls with single components are made, and links
-//! are never followed on the host's side (`hostsys::fs`). Of a host
-//! device only the attributes are ever used, and of a FIFO or socket as well unless the tree allows more ([`Outward`]).
+//! Only descriptor-relative calls with single components are made, and links are never followed on the host's side
+//! (`hostsys::fs`). Of a host device only the attributes are used. The same holds for a FIFO or socket, unless the tree
+//! allows more ([`Outward`]).
 //!
 //! Locks are leaves; host calls are made without holding them.
 

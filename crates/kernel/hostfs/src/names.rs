@@ -1,9 +1,11 @@
 //! The names of watched directories, so that absent ones are known and listings need not be read again.
 //!
-//! A listing holds while others change nothing in the directory ([`Node::changes`]). What we change ourselves is entered: each
-//! change begins before the host is asked and ends afterwards ([`Naming`]), and a listing that was read meanwhile is not kept.
+//! A listing is valid while other processes change nothing in the directory ([`Node::changes`]). Our own changes are
+//! entered: each change begins before the host call and ends after it ([`Naming`]), and a listing that was read
+//! meanwhile is not kept.
 //!
-//! Whether a name is absent is only said where that does not depend on the case of letters, as directories may be told to ignore it.
+//! A name is reported absent only where that does not depend on the case of letters, because directories may ignore
+//! case.
 //!
 //! Memory is bounded by [`MAX_NAMES`] for a directory and [`MAX_ALL`] for a kernel; the listing that was read first makes room.
 //!
@@ -17,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Names of a directory whose listing is kept.
+/// Names of a directory with a listing that is kept.
 const MAX_NAMES: usize = 4096;
 /// Names of all directories together.
 const MAX_ALL: usize = 65_536;
@@ -117,7 +119,7 @@ impl Drop for Counted {
 #[derive(Default)]
 pub(crate) struct Listings {
     count: Arc<AtomicUsize>,
-    /// Directories whose listing was kept, the first one in front.
+    /// Directories with a listing that was kept, the first one in front.
     order: Mutex<VecDeque<Weak<Node>>>,
 }
 

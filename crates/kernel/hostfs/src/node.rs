@@ -1,4 +1,4 @@
-//! Host objects: where they are, what we know of them, how to reach them.
+//! Host objects: their place, their cached attributes, and how to open them.
 
 use crate::acls::Acls;
 use crate::fd_cache::FdCache;
@@ -133,7 +133,7 @@ impl Node {
             if matches!(self.kind, S_IFIFO | S_IFSOCK) {
                 match self.open(Access::Place) {
                     Ok(fd) => object = Some(fd),
-                    // Nobody else finds it by its name either.
+                    // No other lookup finds it by its name either.
                     Err(_) => return Arc::default(),
                 }
             }
@@ -142,7 +142,7 @@ impl Node {
         attached.list()
     }
 
-    /// Keeps the descriptor that the file was made with for its first user, who mostly is the maker.
+    /// Keeps the descriptor that the file was made with for its first user, which mostly is the maker.
     pub fn keep_made(&self, fd: OwnedFd) {
         let old = self.fs.home.made.lock().replace((self.id, fd));
         drop(old);
@@ -157,7 +157,7 @@ impl Node {
         &self.fs.home.fds
     }
 
-    /// Somebody has the directory open.
+    /// The directory is open.
     pub fn is_open_dir(&self) -> bool {
         self.open_dirs.load(Ordering::Acquire) != 0
     }
@@ -203,7 +203,7 @@ impl Node {
             // Another directory has the number now: what is open is the old one.
             self.fds().remove(self.id);
         }
-        // Both at once: who reads the text of a link keeps it only with the attributes that it read it under.
+        // Both at once: the text of a link is kept only with the attributes that were valid when it was read.
         let mut target = self.target.lock();
         if !same_link(&known, &a) {
             *target = None;

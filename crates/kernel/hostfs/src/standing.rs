@@ -1,8 +1,8 @@
-//! How long attributes and names that were learnt of a node stay valid.
+//! Decides how long cached attributes and names of a node are valid.
 //!
-//! Others change attributes, and the directory's watch reports it; we change them, and the node counts it. Attributes are valid
-//! while both numbers stay the same ([`Standing`]). The numbers are read before the host is asked: a change in between makes the
-//! answer invalid, and it is asked for again.
+//! The directory's watch counts changes by other processes, and the node counts our own. Attributes are valid while
+//! both numbers stay the same ([`Standing`]). The numbers are read before the host call. A change in between makes the
+//! answer invalid, and the call is made again.
 
 use crate::fs::{HostFs, Mode};
 use crate::node::Node;
@@ -30,12 +30,12 @@ pub(crate) struct Standing {
     own: u64,
     /// Our changes.
     ours: u64,
-    /// Those of them that may have changed who may do what.
+    /// Those of them that may have changed the rights.
     rights: u64,
 }
 
 impl Standing {
-    /// Whether who may do what is the same under both.
+    /// Whether the rights are the same under both.
     pub fn same_rights(&self, other: &Standing) -> bool {
         (self.parent, self.own, self.rights) == (other.parent, other.own, other.rights)
     }
@@ -67,12 +67,13 @@ pub(crate) struct Watching {
     follower: biased::RwLock<Option<Follower>>,
     /// Questions that would not have been asked with a mark; huge when there can be none.
     asked: AtomicU32,
-    /// Of a directory: [`Standing::own`] when its attributes were learnt, so that who may search it is known.
+    /// Of a directory: [`Standing::own`] at the time when its attributes were read, so that the right to search it is
+    /// known.
     searchable: AtomicU64,
     ours: AtomicU64,
     /// See [`Standing::rights`].
     rights: AtomicU64,
-    /// Programs whose own threads are writing to it.
+    /// Programs with threads of their own that are writing to it.
     writers: AtomicU32,
     /// Open files through which so much is written that changes of the content are not reported, see [`Quiet`].
     quiet: AtomicU32,
@@ -146,7 +147,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // Another open file may go on writing: then there are events that nobody needs.
+        // Another open file may go on writing: then there are events that are not needed.
         self.0.fs.home.watches.ignore_content(&self.1, false);
         self.0.bump();
         self.0.watch.quiet.fetch_sub(1, Ordering::AcqRel);
@@ -156,7 +157,7 @@ impl Drop for Quiet {
 /// We are changing the object: what is learnt meanwhile does not hold afterwards.
 pub(crate) struct Changing<'a> {
     node: &'a Node,
-    /// [`Watching::rights`] after the beginning, if who may do what changes.
+    /// [`Watching::rights`] after the beginning, if the rights change.
     rights: Option<u64>,
 }
 
@@ -284,7 +285,7 @@ impl Node {
         self.watch.writers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A file of a watched directory whose changes of content are reported, ours among them.
+    /// A file of a watched directory with reports of changes of its content, ours among them.
     pub fn hears_its_writes(&self) -> bool {
         self.fs.coherence == Coherence::Lagging
             && self.with_parent(|parent| parent.is_some_and(|parent| parent.changes().is_some()))
@@ -346,8 +347,8 @@ impl Node {
         }
     }
 
-    /// Marks the directory and learns its attributes. Those of a directory are told by its parent, which nobody may have asked
-    /// about when it is the working directory.
+    /// Marks the directory and learns its attributes. Changes of a directory's own attributes are reported by its
+    /// parent. The parent may be unknown when the directory is a working directory.
     fn begin_watch(&self) {
         if !self.follow() {
             return;
@@ -360,8 +361,8 @@ impl Node {
         let _ = self.current();
     }
 
-    /// Marks the directory; false where it cannot be. A small one is read as well: many who are asked about names are asked about
-    /// absent ones.
+    /// Marks the directory; false where it cannot be. A small one is read as well: a directory that is asked about
+    /// names is often asked about absent ones.
     fn follow(&self) -> bool {
         let Ok(dir) = self.dir_fd().and_then(|dir| host::open_self(&*dir)) else { return false };
         let Some(follower) = self.fs.home.watches.watch(&dir, self.key, self.fs.coherence) else {

@@ -124,12 +124,12 @@ fn files_read_often_are_mapped() {
     assert!(calls() - own <= own - before, "no host calls");
     assert_eq!(read(30_000, 10), b"");
     assert_eq!(read(1 << 40, 10), b"");
-    // Somebody breaks the promise that nobody changes the tree.
+    // A process breaks the promise that the tree does not change.
     fs::OpenOptions::new().write(true).open(t.0.join("f")).unwrap().set_len(5000).unwrap();
     assert_eq!(read(0, 100), data[..100]);
     assert_eq!(read(8192, 100), b"");
     assert_eq!(read(4990, 100), data[4990..5000]);
-    // Whoever does not read any more loses the mapping.
+    // A file that is not read any more loses its mapping.
     assert!(home.release_idle());
     assert!(!home.release_idle() && !HostFiles::new(&Arc::default()).release_idle());
 }

@@ -1,11 +1,11 @@
-//! Unix sockets of a shared tree whose other side is a program outside (`--host-uds=open`).
+//! Unix sockets of a shared tree with a program outside as the other side (`--host-uds=open`).
 //!
-//! The sentry makes no sockets. A container's gofer connects to one below the container's directories and hands the
-//! descriptor over; data then go by calls on it that do not wait. Descriptors that the other side sends are dropped by the
+//! The sentry makes no sockets. A container's gofer connects to one below the container's directories and passes the
+//! descriptor. Data then move by calls on it that do not wait. Descriptors that the other side sends are dropped by the
 //! host: the buffer for control messages is empty.
 //!
-//! Lock rank: the gofer's socket is a leaf; one request is on its way at a time, and the gofer waits for nobody to answer it.
-//! A checkpoint cannot keep a connection.
+//! Lock rank: the gofer's socket is a leaf. One request is on its way at a time, and the gofer waits for nothing before
+//! it answers. A checkpoint cannot keep a connection.
 
 use crate::node::Node;
 use crate::poller::Watch;
@@ -67,7 +67,7 @@ impl SocketGofer {
 
 /// How sockets of one tree are reached.
 pub struct TreeSockets {
-    /// Who connects.
+    /// The process that connects.
     pub gofer: Arc<SocketGofer>,
     /// The tree's number there.
     pub tree: u32,

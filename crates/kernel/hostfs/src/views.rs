@@ -1,8 +1,8 @@
 //! Mappings of files of the image that are read often, so that a read of them makes no host call.
 //!
-//! Only files of exclusive trees: their size is known for good, and what is read through a mapping is what the host's page
-//! cache holds, as with a read. A mapping costs more than some reads, so it is made for a file that has been read more
-//! than once; and it counts as our memory, so there are few, and those that nobody uses go ([`Views::release_idle`]).
+//! Only files of exclusive trees are mapped. Their size does not change, and a mapping shows the host's page cache, as
+//! a read does. A mapping costs more than some reads, so it is made for a file that has been read more than once. It
+//! counts as our memory, so there are few mappings, and idle ones are removed ([`Views::release_idle`]).
 //!
 //! Locks: the list, a node's own; both are leaves, and none is held while the other is taken.
 

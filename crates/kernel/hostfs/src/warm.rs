@@ -1,9 +1,9 @@
 //! Descriptors of files that were opened for reading a short while ago, so that opening one again makes no host call.
 //!
-//! Only files of a container's root are kept, which belongs to it: on a volume others may want to see each open(2). A
-//! descriptor refers to the file whatever happens to its name, so it may be used whenever the name leads to the node. Nothing
-//! uses the descriptor's position. An open descriptor keeps the host's file, so it is closed with the node, and when it has not
-//! been used for some time ([`Warm::release_idle`]).
+//! Only files of a container's root are kept, because the root belongs to the container; on a volume other processes
+//! may watch for each open(2). A descriptor refers to the file even when the file's name changes. So it may be used
+//! whenever the name leads to the node. Nothing uses the descriptor's position. An open descriptor keeps the host's
+//! file, so it is closed with the node, and when it has not been used for some time ([`Warm::release_idle`]).
 //!
 //! The lock is a leaf.
 

@@ -1,9 +1,9 @@
-//! What others change in directories of the host, so that names and attributes need not be asked for again.
+//! Watches for changes by other processes in directories of the host, so that names and attributes can be cached.
 //!
-//! A directory that is asked about often is marked in a group of fanotify(7), which tells our own changes from those of others.
-//! Each has a number of changes ([`Watched::changes`]): what was learnt while it was the same is still so. The numbers are
-//! brought up to date by [`Watches::settle`], which whoever relies on them calls first. Where there can be no mark (the host has no such
-//! groups, the file system has no handles, there are too many) everything is asked for as before.
+//! A directory that is used often is marked in a group of fanotify(7). Its events tell our own changes from those of
+//! others. Each directory has a number of changes ([`Watched::changes`]). Cached data are valid while the number is the
+//! same. [`Watches::settle`] brings the numbers up to date. Code that relies on them calls it first. Without a mark
+//! (the host has no such groups, the file system has no handles, there are too many marks) every use asks the host.
 //!
 //! A watch does not report when others read a file, or change it by a shared mapping. Nothing is kept of files with several names.
 //!
@@ -94,7 +94,7 @@ pub(crate) struct Watches {
     /// `None` when the host lets us have none.
     group: OnceLock<Option<Group>>,
     known: Mutex<Known>,
-    /// Held while events are read, so that who waits for it knows that they have been.
+    /// Held while events are read. A thread that waits for it knows that the events have been read.
     reading: Mutex<Vec<u8>, { rank::HOST_EVENTS }>,
     /// When events were read last.
     read: AtomicU64,

@@ -1,4 +1,4 @@
-//! socket(2): which sockets there are.
+//! socket(2): the kinds of sockets that exist.
 
 use crate::gofer::NetGofer;
 use crate::sock::HostSocket;

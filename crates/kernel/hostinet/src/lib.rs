@@ -1,8 +1,9 @@
 //! AF_INET and AF_INET6 on the host's own sockets: host mode.
 //!
-//! The kernel inside makes no socket. It asks the network gofer ([`NetGofer`]) to make, bind and connect one, and gets the
-//! descriptor; data then move between the program and that descriptor directly. Where a policy says what may be reached, the seccomp filter lets
-//! a descriptor send to its peer only, so a datagram with a destination goes by way of the gofer, which checks it.
+//! The kernel inside makes no socket. It asks the network gofer ([`NetGofer`]) to make, bind and connect one, and gets
+//! the descriptor. Data then move between the program and that descriptor directly. With a policy, the seccomp filter
+//! lets a descriptor send to its peer only. So a datagram with a destination goes through the gofer, which checks the
+//! destination.
 //!
 //! Neighbours: `socket` for the family-independent part, `hostfs` for the thread that watches descriptors. A checkpoint keeps
 //! nothing of this: the connections are the host's. Lock rank: leaves.

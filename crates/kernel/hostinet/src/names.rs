@@ -1,5 +1,5 @@
-//! A socket's way to the name servers that the network gofer stands for: datagrams to them and back go over a pair of sockets,
-//! each behind the server's address.
+//! Sockets to the name servers that the network gofer replaces. Datagrams to them and back go over a pair of sockets
+//! and carry the server's address.
 
 use crate::family::Shared;
 use abi::{Errno, Result};

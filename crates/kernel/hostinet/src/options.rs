@@ -1,4 +1,4 @@
-//! getsockopt(2) and setsockopt(2): what `netproto::options` lists is the host's.
+//! getsockopt(2) and setsockopt(2): the options in `netproto::options` go to the host's socket.
 
 use crate::sock::HostSocket;
 use abi::{Errno, Result};
@@ -28,7 +28,7 @@ const KEPT: &[i32] = &[
     libc::SO_LINGER,
 ];
 
-/// Options that only somebody with rights over the host's network may set.
+/// Options that only a process with rights over the host's network may set.
 const PRIVILEGED: &[i32] = &[libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE, libc::SO_MARK, libc::SO_BUSY_POLL];
 
 pub(crate) fn get_common(sock: &HostSocket, name: i32) -> Option<Result<Vec<u8>>> {

@@ -1,8 +1,9 @@
 //! A capture of the sandbox's packets in a file of the host (`--pcap-log`).
 //!
-//! The runtime opens the file; here it is only written to, from its start on: libpcap's format with times in nanoseconds, and the link
-//! type that tcpdump(8) has for "any" interface (LINUX_SLL2), since one file holds packets of all of them. Each record is one write,
-//! made by whoever sends or receives the packet. A record that would go beyond the limit ends the capture.
+//! The runtime opens the file, and this module only writes to it, from its start. The format is libpcap's with times in
+//! nanoseconds. The link type is that of tcpdump(8) for "any" interface (LINUX_SLL2), because one file holds packets of
+//! all interfaces. Each record is one write, made by the thread that sends or receives the packet. A record that would
+//! go beyond the limit ends the capture.
 //!
 //! Lock rank: a leaf. A checkpoint keeps nothing: the file comes from the host.
 

@@ -1,7 +1,7 @@
 //! Connections from outside to a port inside (`ringfence port-forward`).
 //!
-//! What comes from outside arrives in one pipe and leaves in another, so that closing an end says that a direction is over, and the
-//! sentry needs no call for sockets. The thread that serves the connection is the caller's.
+//! Data from outside arrive in one pipe, and data to the outside leave in another. So closing an end ends one
+//! direction, and the sentry needs no socket calls. The caller's thread serves the connection.
 
 use abi::Errno;
 use hostsys::fs::Readiness;
@@ -22,7 +22,7 @@ const PIECE: usize = 64 << 10;
 const INSIDE: u64 = 0;
 const FROM: u64 = 1;
 const TO: u64 = 2;
-/// EPOLLERR: nobody reads the pipe any more.
+/// EPOLLERR: the pipe has no reader any more.
 const BROKEN: u32 = 8;
 
 /// Wakes the thread when the socket inside has something.
@@ -51,7 +51,8 @@ impl Drop for Forward {
 }
 
 impl Forward {
-    /// Connects to a port of the loopback addresses inside; ECONNREFUSED when nobody listens, ETIMEDOUT when it takes long.
+    /// Connects to a port of the loopback addresses inside; ECONNREFUSED without a listener, ETIMEDOUT when it takes
+    /// long.
     pub fn connect(stack: &Arc<Stack>, port: u16) -> abi::Result<Forward> {
         let v4 = Forward::open(stack, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
         v4.or_else(|error| match error {
@@ -121,7 +122,7 @@ struct Pump<'a> {
     inside: &'a TcpSocket,
     /// What comes from outside, until its end.
     from: Option<OwnedFd>,
-    /// What goes outside, until nobody wants it.
+    /// The pipe that takes output, until its reader is gone.
     to: Option<OwnedFd>,
     inward: Vec<u8>,
     outward: Vec<u8>,
@@ -203,7 +204,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Nobody outside wants more.
+    /// The reader outside is gone.
     fn end_out(&mut self) {
         self.to = None;
         self.outward.clear();

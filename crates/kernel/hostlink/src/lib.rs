@@ -1,9 +1,9 @@
 //! Interfaces of the host's network namespace under the TCP/IP stack inside.
 //!
-//! The runtime opens a packet socket for each interface and reads the namespace's addresses and routes; [`attach`] gives
-//! them to the stack. What the stack sends is written to the socket at once, and waits in a bounded queue when the host takes no
-//! more; one thread for each interface reads what arrives. Frames carry virtio-net headers, so that large segments and partial
-//! checksums cross the host whole.
+//! The runtime opens a packet socket for each interface and reads the namespace's addresses and routes; [`attach`]
+//! gives them to the stack. Frames of the stack are written to the socket at once, and wait in a bounded queue when the
+//! host takes no more. One thread for each interface reads arriving frames. Frames carry virtio-net headers, so that
+//! large segments and partial checksums cross the host whole.
 //!
 //! The name server that Docker runs in a container's namespace is reached by a socket inside that has its address (`names`).
 //!

@@ -1,7 +1,8 @@
 //! The name server that a container's manager runs on the loopback interface of the container's namespace (Docker: 127.0.0.11).
 //!
-//! That loopback interface is the host's, and the one inside another. So a socket inside has the server's address, and passes
-//! questions on to the server over a host socket that is connected to it, each under a number of its own, and answers back.
+//! That loopback interface is the host's, and not the one inside. So a socket inside has the server's address. It
+//! passes questions to the server over a host socket that is connected to it, each with a new number, and passes the
+//! answers back.
 
 use hostsys::fs::{Bell, Readiness};
 use netstack::Stack;
@@ -37,7 +38,7 @@ impl Notify for Wake {
     }
 }
 
-/// Who asked, under which number.
+/// The socket that asked, and the number of its question.
 struct Question {
     id: u16,
     client: SocketAddr,
@@ -99,7 +100,7 @@ impl Pump {
         loop {
             match rustix::io::read(&self.server, &mut *buffer) {
                 Ok(length) => self.answer(&mut buffer[..length]),
-                // Nobody is there just now: whoever asked asks again.
+                // No server is there just now: the program asks again.
                 Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }

@@ -1,9 +1,9 @@
 //! Contexts of asynchronous input and output. See io_setup(2), io_getevents(2).
 //!
-//! A context is a ring of finished operations in memory that the guest has mapped, and from which a program may take
-//! them by itself. Whatever the guest writes there, an index is taken modulo the ring's size, and events go only
-//! where the kernel's own tail points. Contexts belong to an address space, which knows them by the file behind the
-//! mapping. Lock: a context's tail, a leaf.
+//! A context is a ring of finished operations in memory that the guest has mapped. A program may take operations from
+//! it by itself. The guest may write anything there. So an index is taken modulo the ring's size, and events go only to
+//! the place of the kernel's own tail. Contexts belong to an address space, which identifies them by the file behind
+//! the mapping. Lock: a context's tail, a leaf.
 
 use abi::{Errno, PAGE_SIZE, Result};
 use caller::quota::{Charge, Kind};
@@ -146,8 +146,8 @@ impl Drop for Reserved {
 }
 
 impl AioContext {
-    /// One for `max` operations whose ring is a file of [`ring_size`] bytes that cannot shrink; EAGAIN when there are too
-    /// many contexts or operations in all.
+    /// One for `max` operations with a ring in a file of [`ring_size`] bytes that cannot shrink; EAGAIN when there are
+    /// too many contexts or operations in all.
     pub fn new(cx: &dyn Caller, all: &Arc<Operations>, max: u32, ring: impl AsFd) -> Result<Arc<AioContext>> {
         let user = cx.quotas().account(cx.creds().uid);
         let charge = user.charge(Kind::AioContexts, 1).ok_or(Errno::EAGAIN)?;
@@ -239,7 +239,7 @@ mod tests {
             let got = c.take(&cx, 1, 9, now).unwrap();
             assert_eq!(got, [event(round * 3 + 1), event(round * 3 + 2), event(7)]);
         }
-        // Nonsense in the ring costs the program its events, and nobody else anything.
+        // Nonsense in the ring costs the program its events and harms no other program.
         for word in [u32::MAX, 0x8000_0000, 12345] {
             guest.word(HEAD).store(word, Ordering::Relaxed);
             guest.word(TAIL).store(word, Ordering::Relaxed);

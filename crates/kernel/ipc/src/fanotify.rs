@@ -1,5 +1,5 @@
-//! Groups of fanotify(7) that are told of what is done to files, or asked whether it may be done, with a descriptor of
-//! the file for each event.
+//! Groups of fanotify(7). A group receives events about files, or questions for permission, with a descriptor of the
+//! file for each event.
 //!
 //! A group is a queue of events and a table of marks; `vfs::notify::marks` delivers what happens. It hears of processes of its
 //! maker's container only: an event leads to the place where they see the file. A thread that waits for an answer holds no
@@ -77,7 +77,7 @@ pub struct Fanotify {
     pid_ns: Arc<PidNamespace>,
     state: Mutex<State, { rank::INOTIFY }>,
     queue: WaitQueue,
-    /// Who pays for marks and events.
+    /// The account that pays for marks and events.
     user: Arc<Account>,
     _charge: Charge,
 }
@@ -128,7 +128,7 @@ impl Fanotify {
         let charge = match self.user.charge(Kind::FanotifyMarks, 1) {
             Some(charge) => charge,
             None => {
-                // Those of mounts that are gone count until somebody looks.
+                // Marks of mounts that are gone count until the next check.
                 s.marks.retain(|_, held| !held.on.is_gone());
                 self.user.charge(Kind::FanotifyMarks, 1).ok_or(Errno::ENOSPC)?
             }
@@ -166,7 +166,7 @@ impl Fanotify {
         }
     }
 
-    /// Whoever waits for an answer gets one.
+    /// Gives the waiting thread its answer.
     fn answer(&self, fd: i32, allow: bool) -> Result<()> {
         let question = {
             let mut s = self.state.lock();
@@ -188,7 +188,7 @@ impl Fanotify {
                         s.asked.push((fd, question.clone()));
                     }
                 }
-                // Nobody can answer.
+                // No program can answer.
                 Err(_) => question.answer(false),
             }
         }
@@ -429,7 +429,7 @@ impl Drop for Fanotify {
         for held in s.marks.values() {
             held.on.remove(&held.mark);
         }
-        // What nobody answers any more is allowed.
+        // A question that can no longer be answered is allowed.
         let waiting = s.events.iter().filter_map(|event| event.question.as_ref());
         waiting
             .chain(s.asked.iter().map(|(_, question)| question))

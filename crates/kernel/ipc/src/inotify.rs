@@ -1,8 +1,7 @@
 //! inotify instances. See inotify(7).
 //!
-//! An instance is a queue of events and a table of watches; `vfs::notify`
-//! delivers what happens. Lock rank: leaf; the wait queue is notified after the
-//! lock is released.
+//! An instance is a queue of events and a table of watches; `vfs::notify` delivers the events. Lock rank: leaf; the
+//! wait queue is notified after the lock is released.
 
 use abi::{Errno, Result};
 use caller::UserMemory;
@@ -87,7 +86,7 @@ pub struct Inotify {
     queue: WaitQueue,
     /// Events that may wait; what comes then is lost.
     max_events: usize,
-    /// Who pays for the watches.
+    /// The account that pays for the watches.
     user: Arc<Account>,
     _charge: Charge,
 }
@@ -189,7 +188,7 @@ impl Listener for Inotify {
         }
     }
     fn gone(&self, watch: i32) {
-        // Whoever removes it first tells.
+        // The first removal reports it.
         let _ = self.remove(watch);
     }
 }

@@ -1,7 +1,7 @@
 //! signalfd(2): pending signals as data.
 //!
-//! Which signals are pending is the calling thread's business, not the descriptor's: see `Caller::signals`.
-//! A checkpoint keeps the mask.
+//! The pending signals are those of the calling thread, not of the descriptor: see `Caller::signals`. A checkpoint
+//! keeps the mask.
 
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use std::any::Any;

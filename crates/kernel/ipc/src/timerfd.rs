@@ -1,10 +1,8 @@
 //! timerfd_create(2) and its relatives.
 //!
-//! The next expiry is kept in the timer's own clock; the timer service only wakes
-//! waiters. Ticks are counted when somebody looks, so a periodic timer that nobody
-//! reads costs one wake-up, not one a period.
-//! Lock rank: leaf; the timer service and the wait queue are called without it.
-//! A checkpoint keeps clock, setting and ticks.
+//! The next expiry is kept in the timer's own clock; the timer service only wakes waiters. Ticks are counted at the
+//! next read, so a periodic timer that is never read costs one wake-up, not one a period. Lock rank: leaf; the timer
+//! service and the wait queue are called without it. A checkpoint keeps clock, setting and ticks.
 
 use crate::clock::Clock;
 use abi::time::{Itimerspec, Timespec};
@@ -83,7 +81,7 @@ pub struct TimerFdState {
     /// What the clock showed when the setting was taken. One that is not of CLOCK_REALTIME and absolute goes on with what
     /// then remained: clocks of another host show something else.
     pub now: i64,
-    /// Expiries that nobody has read.
+    /// Expiries that have not been read.
     pub ticks: u64,
     /// TFD_TIMER_* of the setting.
     pub settime_flags: i32,

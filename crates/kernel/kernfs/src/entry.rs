@@ -1,4 +1,4 @@
-//! Tables: what a directory holds and what its files say.
+//! Tables: the entries of a directory and the text of its files.
 
 use crate::fs::KernFs;
 use crate::proc::Proc;
@@ -79,7 +79,7 @@ pub struct Child {
     pub n: i64,
 }
 
-/// Where and for whom text is made.
+/// Where text is made and for which caller.
 pub struct At<'a> {
     /// The file system.
     pub fs: &'a KernFs,
@@ -89,7 +89,7 @@ pub struct At<'a> {
     pub n: i64,
     /// The task that asks; `None` where the file layer does not say.
     pub cx: Option<&'a dyn Caller>,
-    /// Who opened the file that is read or written.
+    /// Credentials of the opener of the file that is read or written.
     pub opener: Option<&'a Arc<Credentials>>,
     /// The memory that the file was opened for, see [`FsType::check_open`](crate::FsType::check_open).
     pub bound: Option<&'a Weak<Mm>>,
@@ -111,7 +111,7 @@ impl At<'_> {
     /// the process is.
     pub fn mm(&self) -> Result<Option<Arc<Mm>>> {
         let proc = self.proc()?;
-        // Memory that no process uses any more is gone, whoever still holds what is known of it.
+        // Memory that no process uses any more is gone, even if other objects still refer to its record.
         let used = |mm: &Arc<Mm>| !mm.users.none();
         Ok(self.bound.map_or_else(|| proc.mm(), |mm| Weak::upgrade(mm).filter(used)))
     }
@@ -119,7 +119,7 @@ impl At<'_> {
     pub fn cx(&self) -> Result<&dyn Caller> {
         self.cx.ok_or(Errno::EACCES)
     }
-    /// Credentials of who opened the file; of who asks where no file is open.
+    /// Credentials of the opener of the file; those of the caller where no file is open.
     pub fn opener(&self) -> Result<Arc<Credentials>> {
         self.opener.cloned().map_or_else(|| Ok(Creds::into_inner(self.cx()?.creds())), Ok)
     }
@@ -131,7 +131,7 @@ impl At<'_> {
     pub fn pid_nr(&self, id: i32) -> i32 {
         self.kernel().pids.find(id).map_or(0, |pid| pid.nr_in(&self.fs.pids))
     }
-    /// The PID namespace whose numbers the file system shows.
+    /// The PID namespace that the file system shows numbers of.
     pub fn pid_ns(&self) -> &PidNamespace {
         &self.fs.pids
     }

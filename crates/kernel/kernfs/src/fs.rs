@@ -1,8 +1,7 @@
 //! Inodes made from tables.
 //!
-//! `KernFs::nodes` remembers every inode that somebody holds, so that a name leads to the same
-//! inode each time; the file layer takes another inode for another file. Lock rank: leaf, and no
-//! inode is dropped under it.
+//! `KernFs::nodes` remembers every inode that is in use, so that a name leads to the same inode each time; the file
+//! layer takes another inode for another file. Lock rank: leaf, and no inode is dropped under it.
 
 use crate::entry::{At, Child, Entry, Target, What};
 use crate::file::{Changes, DirOps, TextOps};
@@ -87,7 +86,7 @@ pub trait FsType: Send + Sync {
 pub struct KernFs {
     /// The kernel it tells of.
     pub kernel: Arc<Kernel>,
-    /// The PID namespace whose processes it shows.
+    /// The PID namespace that it shows processes of.
     pub pids: Arc<PidNamespace>,
     fs_type: &'static dyn FsType,
     dev: u64,
@@ -111,7 +110,7 @@ impl KernFs {
         })
     }
 
-    /// The inode with this key, made now if nobody holds it.
+    /// The inode with this key, made now if none is in use.
     fn node(&self, key: u64, entry: &'static Entry, proc: Option<Arc<Proc>>, n: i64) -> Result<Arc<Node>> {
         let fs = self.me.upgrade().ok_or(Errno::EIO)?;
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into();
@@ -218,7 +217,7 @@ impl Node {
         &self.fs.snapshots
     }
 
-    /// The process whose directory this is.
+    /// The process of this directory.
     pub fn process(&self) -> Option<Arc<task::ThreadGroup>> {
         let own = self.fs.fs_type.is_process_dir(self.entry);
         self.proc.as_ref().filter(|p| own && p.thread.is_none()).map(|p| p.group.clone())

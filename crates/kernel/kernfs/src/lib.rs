@@ -1,11 +1,11 @@
-//! File systems made of tables and text: what procfs, sysfs and cgroupfs have in common.
+//! File systems made of tables and text: the common part of procfs, sysfs and cgroupfs.
 //!
 //! `entry` has the table types (a file is a name, a mode and a function that makes its text), `fs` turns tables into
 //! inodes. A file system gives its tables and an [`FsType`].
 //!
-//! A file's text is made at the first read and again at every read at offset 0; reads are served
-//! from that snapshot. Inodes are the same object as long as anybody holds them, and have numbers
-//! that depend only on what they stand for. No lock is held while text is made.
+//! A file's text is made at the first read and again at every read at offset 0. Other reads use that snapshot. An inode
+//! stays the same object as long as it is in use, and its number depends only on the object that it shows. No lock is
+//! held while text is made.
 
 #![forbid(unsafe_code)]
 

@@ -47,7 +47,7 @@ impl Proc {
             None => process(),
         }
     }
-    /// The thread whose state is shown; `None` for a zombie.
+    /// The thread that is shown; `None` for a zombie.
     pub fn task(&self) -> Option<Arc<Task>> {
         match &self.thread {
             Some(t) if t.is_leaving() => None,
@@ -66,8 +66,8 @@ impl Proc {
     pub fn mm(&self) -> Option<Arc<Mm>> {
         self.task().map(|t| t.mm())
     }
-    /// Owner of the files: the effective IDs. When the process must not be looked into, root of the namespace whose
-    /// capabilities it takes; the container's root when that has none.
+    /// Owner of the files: the effective IDs. When the process must not be looked into: root of the namespace that its
+    /// capabilities are taken from; the container's root when that namespace has none.
     pub fn owner(&self, always: bool) -> (u32, u32) {
         let Some(t) = self.task() else { return (0, 0) };
         let mm = t.mm();

@@ -1,4 +1,4 @@
-//! Memory of guest processes, as the host tells.
+//! Memory of guest processes, as the host counts it.
 
 use abi::PAGE_SIZE;
 use mm::Mm;

@@ -1,8 +1,8 @@
 //! The texts that open files hold.
 //!
 //! A text is made when it is read from its start, and kept for the reads that follow. All texts together have a limit:
-//! the oldest go first, and are made again when somebody reads on, as seq_file(5) does for every read. Locks: the list,
-//! then a slot, a leaf.
+//! the oldest go first, and are made again at the next read, as seq_file(5) does for every read. Locks: the list, then
+//! a slot, a leaf.
 
 use ranked::{Mutex, rank};
 use std::collections::VecDeque;

@@ -102,7 +102,7 @@ impl Kind {
     }
 }
 
-/// Whose quota a key takes from: user namespace and user.
+/// The owner of the quota that a key takes from: user namespace and user.
 pub(crate) type Owner = (u64, u32);
 
 /// What a keyring is indexed by. All links to a key share its description.

@@ -40,7 +40,7 @@ impl For {
     pub(crate) const SETATTR: For = For::new(need::SETATTR).creating().partial();
 }
 
-/// A key and whether who asked possesses it.
+/// A key, and whether the caller possesses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) serial: Serial,

@@ -1,4 +1,4 @@
-//! What users may have: keys, bytes, and the settings of /proc/sys/kernel/keys.
+//! Quotas of users: keys, bytes, and the settings of /proc/sys/kernel/keys.
 
 use crate::key::{Owner, Serial};
 use crate::store::Store;

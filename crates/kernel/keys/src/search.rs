@@ -25,7 +25,7 @@ pub(crate) enum Wanted<'a> {
     Named(&'a Index),
 }
 
-/// What a key allows somebody who may possess it.
+/// What a key allows a caller that may possess it.
 pub(crate) fn allows(who: &Who<'_>, key: &Key, possessed: bool, needed: u32) -> bool {
     let (ns, uid) = key.owner;
     let c = who.creds;

@@ -1,4 +1,4 @@
-//! Every key, and what keeps it.
+//! The table of all keys, and the references that keep a key alive.
 
 use crate::holder::{Holder, Rings};
 use crate::key::{Key, Kind, Owner, Payload, Serial};
@@ -13,7 +13,7 @@ use std::time::Instant;
 /// The keys of a kernel.
 pub struct Keys(pub(crate) Mutex<Store>);
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Copy)]
 pub struct Who<'a> {
     /// With these credentials.
@@ -35,12 +35,12 @@ impl<'a> Who<'a> {
         (self.creds.user_ns.inum(), self.creds.fsuid)
     }
 
-    /// What a user is called in the user namespace of who asks, for names of keyrings; -1 without a number there.
+    /// The number of a user in the caller's user namespace, for names of keyrings; -1 without a number there.
     pub(crate) fn number_of(&self, uid: u32) -> u32 {
         self.creds.user_ns.user_here(uid).unwrap_or(u32::MAX)
     }
 
-    /// The user whose keyrings it uses.
+    /// The user that owns the keyrings in use.
     pub(crate) fn user(&self) -> Owner {
         (self.creds.user_ns.inum(), self.creds.uid)
     }

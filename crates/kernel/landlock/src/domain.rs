@@ -1,4 +1,4 @@
-//! Layers of rules that a thread is under.
+//! The layers of rules that apply to a thread.
 
 use crate::ruleset::{Handled, ObjectKey, Rules, Ruleset};
 use abi::{Errno, Result};
@@ -46,7 +46,7 @@ impl Domain {
         set.fold(0, |bits, (i, _)| bits | 1 << i)
     }
 
-    /// The layers whose rule for this object allows an access, as bits.
+    /// The layers with a rule for this object that allows an access, as bits.
     pub(crate) fn allowing(&self, object: ObjectKey, access: u64) -> u16 {
         self.bits(|l| l.rules.files.get(&object).is_some_and(|(a, _)| a & access == access))
     }
@@ -64,14 +64,14 @@ impl Domain {
         if self.layers.iter().any(refuses) { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Whether somebody under `other` is in this domain or in one made from it.
+    /// Whether a task under `other` is in this domain or in one made from it.
     pub fn contains(&self, other: Option<&Domain>) -> bool {
         let Some(other) = other else { return false };
         let pairs = self.layers.iter().zip(&other.layers);
         other.layers.len() >= self.layers.len() && pairs.into_iter().all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
-    /// EPERM when a scope of this domain does not reach somebody under `other`.
+    /// EPERM when a scope of this domain does not reach a task under `other`.
     pub fn check_scope(&self, scope: u64, other: Option<&Domain>) -> Result<()> {
         let Some(last) = self.layers.iter().rposition(|l| l.handled.scoped & scope != 0) else {
             return Ok(());

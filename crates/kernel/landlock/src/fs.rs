@@ -1,4 +1,4 @@
-//! Whether a file may be accessed: rules are collected from the file up to the root.
+//! Decides about access to a file: rules are collected from the file up to the root.
 
 use crate::access;
 use crate::domain::Domain;

@@ -1,12 +1,9 @@
-//! Landlock: rules that a program puts itself under, see landlock(7).
+//! Landlock: rules by which a program restricts itself, see landlock(7).
 //!
-//! A [`Ruleset`] collects rules while its descriptor is open. [`Domain::new`] freezes a copy of it as the topmost
-//! layer of a
-//! domain; credentials hold the domain, so that clone(2) and execve(2) inherit it. Every layer that handles an access
-//! must allow
-//! it by some rule on the way from the file up to the root. This crate knows objects by number only: the file layer
-//! walks and
-//! asks. Nothing of a domain ever changes, so there is no lock in it; a ruleset has one, a leaf.
+//! A [`Ruleset`] collects rules while its descriptor is open. [`Domain::new`] freezes a copy of it as the topmost layer
+//! of a domain; credentials hold the domain, so that clone(2) and execve(2) inherit it. Every layer that handles an
+//! access must allow it by a rule on the way from the file up to the root. This crate knows objects by number only. The
+//! file layer walks up and asks. A domain never changes, so it has no lock. A ruleset has one, a leaf.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What landlock_create_ruleset(2) makes and landlock_add_rule(2) fills.
+//! Rulesets: landlock_create_ruleset(2) makes one, landlock_add_rule(2) adds rules.
 
 use crate::{access, net, scope};
 use abi::{Errno, Result};

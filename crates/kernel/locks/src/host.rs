@@ -91,8 +91,8 @@ pub(crate) struct HostRecords {
 }
 
 impl HostRecords {
-    /// Sees to a description that can hold a lock of this type. `shared` gives the ranges that are held, when they have to
-    /// move to another description; those are for reading then. False for a file that nobody outside can lock.
+    /// Sees to a description that can hold a lock of this type. `shared` gives the ranges that are held, when they have
+    /// to move to another description; those are for reading then. False for a file that cannot be locked from outside.
     pub fn prepare(
         &mut self,
         file: &OpenFile,
@@ -122,8 +122,8 @@ impl HostRecords {
         Ok(true)
     }
 
-    /// Takes `start..=end`, after [`HostRecords::prepare`]; EAGAIN when somebody outside holds a part. `first`: nothing is
-    /// held yet.
+    /// Takes `start..=end`, after [`HostRecords::prepare`]; EAGAIN when a process outside holds a part. `first`:
+    /// nothing is held yet.
     pub fn lock(&mut self, kind: Kind, start: u64, end: u64, first: bool) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let done = host::lock_range(&*file.fd, Some(of(kind)), start, end);
@@ -179,7 +179,8 @@ pub(crate) struct HostFlock {
 }
 
 impl HostFlock {
-    /// Takes it; EAGAIN when somebody outside has it. Nobody inside has one that conflicts; `shared`: somebody has the same.
+    /// Takes it; EAGAIN when a process outside has it. No lock inside conflicts; `shared`: another open file here has
+    /// the same.
     pub fn lock(&mut self, file: &OpenFile, kind: Kind, shared: bool) -> Result<()> {
         if self.refused || shared && self.fd.is_some() {
             return Ok(());
@@ -193,7 +194,7 @@ impl HostFlock {
         Ok(())
     }
 
-    /// Nobody here has one any more.
+    /// No open file here has one any more.
     pub fn end(&mut self) {
         if let Some(fd) = self.fd.take() {
             let _ = host::lock_file(&*fd, None);

@@ -1,8 +1,8 @@
 //! Leases: an open file is told before others open (or truncate) what it has leased, and they wait for it to let go.
 //! See fcntl(2), F_SETLEASE.
 //!
-//! The leases of an inode are an attachment of it. Whoever breaks one waits on their queue until no lease is in the
-//! way, or the time is up and it is taken away. Lock: a leaf. A checkpoint keeps [`LeaseState`]s.
+//! The leases of an inode are an attachment of it. An open that breaks a lease waits on their queue until no lease is
+//! in the way, or the time is up and the lease is taken away. Lock: a leaf. A checkpoint keeps [`LeaseState`]s.
 
 use abi::{Errno, Result};
 use caller::retry::{Failure, Outcome, retry_on};

@@ -77,7 +77,7 @@ impl Records {
         .ok_or(Errno::ENOLCK)
     }
 
-    /// Takes a range that nobody inside has, on the host first; EAGAIN when somebody outside has it.
+    /// Takes a range that is free inside, on the host first; EAGAIN when a process outside has it.
     fn take(&mut self, cx: &dyn Caller, file: &OpenFile, new: Range) -> Result<()> {
         let of = &self.of;
         let held = || host::merged(of.values().flat_map(|m| m.values().map(|r| (r.start, r.end))).collect());
@@ -101,7 +101,7 @@ impl Records {
             self.host.end();
             return true;
         }
-        // Where nobody had anything there is nothing to give back: one call is enough for several ranges.
+        // Where there was no lock nothing has to be given back: one call is enough for several ranges.
         let (start, end) = (start.max(first.start), end.min(last.end));
         let of = &self.of;
         let held = || of.values().flat_map(|m| meeting(m, start, end).map(|r| (r.start, r.end))).collect();

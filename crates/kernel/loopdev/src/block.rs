@@ -233,7 +233,7 @@ impl BlockFile {
     }
 }
 
-/// Who may change a device: who has it open for writing, and CAP_SYS_ADMIN.
+/// The right to change a device: an open file for writing, and CAP_SYS_ADMIN.
 fn may_set(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
     if file.writable() || cx.creds().capable(Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }

@@ -1,4 +1,4 @@
-//! The devices of a container and what is attached to them.
+//! The devices of a container and the files that are attached to them.
 
 use crate::DEVICES;
 use crate::info::Info64;
@@ -110,7 +110,7 @@ pub struct About {
     pub block_size: u32,
     /// BLKRAGET, in sectors.
     pub read_ahead: u64,
-    /// Nobody can write.
+    /// Writing is not possible.
     pub read_only: bool,
     /// The file, if there is one.
     pub attached: Option<Attached>,
@@ -151,7 +151,7 @@ pub(crate) struct Bound {
     pub block_size: u32,
     /// As programs said it, its flags as they are.
     pub info: Info64,
-    /// Detached by who still has the device open: the last close(2) makes room for another file.
+    /// Detached by a program that still has the device open: the last close(2) makes room for another file.
     leaving: bool,
 }
 
@@ -265,8 +265,8 @@ impl Loop {
         Ok(())
     }
 
-    /// LOOP_CLR_FD: the file stays for others who have the device open, and its place is taken until the last close(2). ENXIO
-    /// without a file.
+    /// LOOP_CLR_FD: the file stays for other programs that have the device open, and its place is taken until the last
+    /// close(2). ENXIO without a file.
     pub(crate) fn clear(&self) -> Result<()> {
         let mut bound = self.bound.lock();
         let attached = bound.as_mut().filter(|bound| !bound.leaving).ok_or(Errno::ENXIO)?;

@@ -1,4 +1,4 @@
-//! What a file system is mounted from: the file of a loop device, or a file without one.
+//! The source of a mounted file system: the file of a loop device, or a file without one.
 
 use crate::block::BlockFile;
 use crate::device::READ_ONLY;

@@ -1,4 +1,4 @@
-//! What programs say of a device and are told of it: `struct loop_info`, `loop_info64` and `loop_config`.
+//! The structures that describe a device to programs and back: `struct loop_info`, `loop_info64` and `loop_config`.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,12 +1,12 @@
 //! Loop devices: files as block devices. See loop(4).
 //!
-//! A container has devices of its own, which /dev/loop-control (major 10, minor 237) hands out and block devices of major 7
-//! stand for. Reads and writes of a device go to the file that is attached to it; nothing is cached between them. Block devices
-//! cannot be mapped. File systems are mounted from one, or from a file, by way of an [`Image`].
+//! A container has devices of its own. /dev/loop-control (major 10, minor 237) allocates them, and they are block
+//! devices of major 7. Reads and writes of a device go to the file that is attached to it; nothing is cached between
+//! them. Block devices cannot be mapped. File systems are mounted from one, or from a file, by way of an [`Image`].
 //!
-//! Neighbours: `vfs` (files and drivers), `container` (owns a [`Loops`]). Locks: the table of devices, then a device's state;
-//! both are leaves otherwise, and files are neither used nor dropped with one held. A checkpoint keeps for each device the file's
-//! place and what [`info::Info64`] has.
+//! Neighbours: `vfs` (files and drivers), `container` (owns a [`Loops`]). Locks: the table of devices, then a device's
+//! state; both are leaves otherwise, and files are neither used nor dropped with one held. A checkpoint keeps the
+//! file's place and [`info::Info64`] for each device.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! MAP_GROWSDOWN: a mapping grows when the program touches what is below it.
+//! MAP_GROWSDOWN: a mapping grows when the program touches memory below it.
 
 use crate::map::Vma;
 use crate::ops::Mm;

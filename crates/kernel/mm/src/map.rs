@@ -231,8 +231,8 @@ impl MemoryMap {
         at >= end
     }
 
-    /// True when every byte of the range lies in mappings with all of `prot`, none of them shared with a file (whose
-    /// pages may be missing at its end; a private one is nearly always a program's data).
+    /// True when every byte of the range lies in mappings with all of `prot`, none of them shared with a file (pages
+    /// may be missing at the end of such a mapping; a private one is nearly always a program's data).
     pub fn accessible(&self, start: u64, len: u64, prot: i32) -> bool {
         let Some(end) = start.checked_add(len) else { return false };
         let mut at = start;

@@ -1,4 +1,4 @@
-//! mmap(2): what is asked for, what the file gives, where it goes, and the record.
+//! mmap(2): the checks of the request, the file's answer, the choice of the address, and the record.
 
 use crate::map::{MemoryMap, Vma, VmaKind};
 use crate::ops::{MAX_MAP_COUNT, MapArgs, Mm};

@@ -1,6 +1,6 @@
 //! Memory policies on a machine of one node, node 0. See numa(7).
 //!
-//! Every page is on the one node whatever a policy says, so policies are checked, kept and shown, and that is all there is to do.
+//! Every page is on the one node under any policy. So policies are checked, kept and shown, and have no other effect.
 
 use crate::map::MemoryMap;
 use crate::ops::Mm;

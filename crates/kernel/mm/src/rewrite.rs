@@ -1,12 +1,13 @@
-//! Rewritten call sites: which text the platform may change, and when it gets back what the file says.
+//! Rewritten call sites: the text that the platform may change, and the time when the text gets the file's bytes back.
 //!
-//! Only pages of private file mappings that were never writable are rewritten, so what they held before is in
-//! the file: dropping the page restores it. That happens before the program can write to the page or moves it.
+//! Only pages of private file mappings that were never writable are rewritten. Their old bytes are in the file, so
+//! dropping the page restores them. That happens before the program can write to the page or moves it.
 //!
-//! A [`TwinMap`] says that an address space maps a twin ([`twins`]). As long as it is *whole* all of it is as it was mapped, and calls from
-//! anywhere in it may go by way of its trampolines. Before the program changes the protection of a part, moves it, or takes
-//! some of it away, all pages but that of the trampolines are mapped from the file instead (nobody could write them), so that
-//! nothing leads to the trampolines any more but the threads that are in one of them come back; see `untwin`.
+//! A [`TwinMap`] says that an address space maps a twin ([`twins`]). As long as it is *whole* all of it is as it was
+//! mapped, and calls from anywhere in it may go by way of its trampolines. Before the program changes the protection of
+//! a part, moves it, or takes some of it away, all pages but that of the trampolines are mapped from the file instead
+//! (they were never writable). Then nothing leads to the trampolines any more, and threads that are in one of them can
+//! come back; see `untwin`.
 
 use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
 use crate::ops::Mm;
@@ -114,7 +115,7 @@ impl Mm {
             }
             let ends = change != Change::Writable && end > t.last_page();
             let all = change == Change::Unmap && start <= t.start && end >= t.end;
-            // Trampolines that nobody can execute need not stay, unless the program has written to their page.
+            // Trampolines that cannot be executed need not stay, unless the program has written to their page.
             let own = m.find(t.last_page()).is_none_or(|v| v.flags & TOUCHED != 0);
             let until = if ends && change == Change::NotText && !own { t.end } else { t.last_page() };
             let from = if t.whole { t.start } else { t.last_page() };

@@ -1,5 +1,5 @@
-//! mseal(2): mappings that cannot be changed any more. The record alone knows: the host's mappings are not sealed, as only the
-//! program itself would be protected by that, and it can reach the stub's calls anyway.
+//! mseal(2): mappings that cannot be changed any more. Only the record is sealed. Sealing the host's mappings would
+//! protect only the program from itself, and the program can reach the stub's calls anyway.
 
 use crate::map::{MemoryMap, SEALED, Vma};
 use crate::ops::Mm;

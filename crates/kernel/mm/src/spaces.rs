@@ -1,11 +1,11 @@
-//! What the address spaces of one kernel share.
+//! The state that the address spaces of one kernel share.
 
 use ipc::aio::Operations;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use twins::Twins;
 
-/// What the address spaces of one kernel share.
+/// The state that the address spaces of one kernel share.
 #[derive(Default)]
 pub struct AddressSpaces {
     /// Files with a twin.

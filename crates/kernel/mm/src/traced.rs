@@ -1,7 +1,7 @@
 //! Memory of a traced process: its own text, and accesses that page protections do not stop. See ptrace(2), proc_pid_mem(5).
 //!
-//! A tracer must see and change the program's own bytes. So the platform rewrites nothing in an address space that is, or ever
-//! was, traced: what had been rewritten is restored by the first stop.
+//! A tracer must see and change the program's own bytes. So the platform rewrites nothing in an address space that is,
+//! or ever was, traced. The first stop restores rewritten text.
 
 use crate::map::TOUCHED;
 use crate::ops::Mm;

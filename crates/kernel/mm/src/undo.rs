@@ -22,8 +22,8 @@ pub(crate) struct Undo {
 }
 
 impl Mm {
-    /// Executes what is queued: at the resume if nobody else is there, at once otherwise. The change has been recorded; an
-    /// error takes it back. The caller holds `ops`.
+    /// Executes the queued actions: at the resume if no other thread is there, at once otherwise. The change has been
+    /// recorded; an error takes it back. The caller holds `ops`.
     pub(crate) fn execute(&self, ctx: &mut dyn Context, undo: Undo) -> Result<()> {
         if ctx.alone() {
             *self.undo.lock() = Some(undo);

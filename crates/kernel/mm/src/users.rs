@@ -1,5 +1,5 @@
-//! Who uses an address space: thread groups, which are counted here and nowhere else. CLONE_VM without CLONE_THREAD makes
-//! it more than one. Lock: a leaf.
+//! The users of an address space: thread groups, which are counted here only. CLONE_VM without CLONE_THREAD makes it
+//! more than one. Lock: a leaf.
 
 use ranked::Mutex;
 

@@ -1,6 +1,6 @@
 //! Trees of mounts that no task has in its namespace: what open_tree(2) with OPEN_TREE_CLONE and fsmount(2) give a
-//! descriptor of. Such a tree is an anonymous namespace. When the last descriptor is closed and nobody has moved the tree
-//! with move_mount(2), it is dissolved.
+//! descriptor of. Such a tree is an anonymous namespace. It is dissolved when the last descriptor is closed and the
+//! tree has not been moved with move_mount(2).
 
 use crate::mount_ns::MountNs;
 use abi::{Errno, Result};

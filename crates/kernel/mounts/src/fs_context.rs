@@ -66,8 +66,8 @@ impl FsContext {
         })
     }
 
-    /// The present state; it stays what it was while somebody has it. To be kept for the length of a call: threads that
-    /// ask do not disturb each other as long as each has few.
+    /// The present state; it does not change while it is in use. To be kept for the length of a call: threads that ask
+    /// do not disturb each other as long as each has few.
     pub fn view(&self) -> View {
         self.view.load()
     }

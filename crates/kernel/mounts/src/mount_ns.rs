@@ -43,7 +43,7 @@ pub type Copied = (Arc<MountNs>, HashMap<u64, Arc<Mount>>);
 /// How umount2(2) goes about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmount {
-    /// Only what nobody uses.
+    /// Only those that are not in use.
     Idle,
     /// MNT_DETACH: at once, whatever uses it.
     Detach,
@@ -370,8 +370,8 @@ impl MountNs {
         Ok(())
     }
 
-    /// Unmounts the mount whose root `at` is, and what its peers and slaves have at the same place. EBUSY while there are
-    /// mounts on it, open files, or root or working directories of tasks; EAGAIN for one that is marked now.
+    /// Unmounts the mount with the root `at`, and the mounts of its peers and slaves at the same place. EBUSY while
+    /// there are mounts on it, open files, or root or working directories of tasks; EAGAIN for one that is marked now.
     pub fn umount(&self, at: &Path, how: Unmount) -> Result<()> {
         let mut change = Change::begin(&self.table);
         let m = at.mount.clone();
@@ -419,8 +419,8 @@ impl MountNs {
         Ok(())
     }
 
-    /// Changes the instance that `m` shows: its flags and options; and then the flags of `m`. EINVAL where `m` is not of this
-    /// namespace, EPERM for locked flags and for those who may not change the instance, EBUSY.
+    /// Changes the instance that `m` shows: its flags and options; and then the flags of `m`. EINVAL where `m` is not
+    /// of this namespace, EPERM for locked flags and for a caller that may not change the instance, EBUSY.
     pub fn reconfigure(
         &self,
         creds: &Credentials,
@@ -582,7 +582,7 @@ impl Drop for MountNs {
     }
 }
 
-/// Whether somebody may change how `m` passes events on, in whatever namespace it is. EPERM, EINVAL for one in none.
+/// Whether a caller may change how `m` passes events on, in whatever namespace it is. EPERM, EINVAL for one in none.
 fn may_change_propagation(change: &mut Change<'_>, creds: &Credentials, m: &Mount) -> Result<()> {
     let ns = change.ns_of(m).ok_or(Errno::EINVAL)?;
     if creds.ns_capable(ns.user_ns(), Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }

@@ -180,7 +180,7 @@ impl Spread<'_, '_> {
                                 let copy = self.copy(&source, &first, CopyKind::SharedSlave)?;
                                 todo.push((g, copy, Some(first)));
                             }
-                            // Nobody there sees the place, but their slaves may.
+                            // The place is not visible there, but may be for their slaves.
                             None => todo.push((g, source.clone(), None)),
                         }
                     }

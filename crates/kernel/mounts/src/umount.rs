@@ -282,7 +282,7 @@ pub fn expel(table: &MountTable, point: &Arc<Dentry>) {
 pub struct Leaving(Vec<Arc<Mount>>);
 
 impl Leaving {
-    /// Marks them, so that nobody begins to use them; `None` when one of them is in use.
+    /// Marks them, so that no use of them begins; `None` when one of them is in use.
     pub fn mark(m: &Arc<Mount>) -> Option<Leaving> {
         if !m.children().is_empty() {
             return None;

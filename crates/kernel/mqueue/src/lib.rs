@@ -4,10 +4,11 @@
 //! can be mounted any number of times. A queue is opened as a file ([`QueueFile`]), which poll(2) and close(2)
 //! know how to handle; sending and receiving have calls of their own.
 //!
-//! Locks: the directory, then a queue; both are leaves to everybody else.
+//! Locks: the directory, then a queue; both are leaves for other crates.
 //!
-//! Limits: those of /proc/sys/fs/mqueue and RLIMIT_MSGQUEUE, which count what a queue could hold; and, as a guest's
-//! administrator may raise those, the bytes that queues do hold ([`MAX_BYTES`]) and their number ([`MAX_QUEUES`]).
+//! Limits: those of /proc/sys/fs/mqueue and RLIMIT_MSGQUEUE count the capacity of a queue. A guest's administrator may
+//! raise those. So the bytes in all queues ([`MAX_BYTES`]) and the number of queues ([`MAX_QUEUES`]) are bounded as
+//! well.
 //!
 //! A checkpoint keeps what [`MqueuesState`] has.
 

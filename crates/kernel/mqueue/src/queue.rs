@@ -39,9 +39,9 @@ pub struct Attributes {
     pub reserved: [i64; 4],
 }
 
-/// Who is told of the next message in an empty queue, once.
+/// The process that is notified of the next message in an empty queue, once.
 pub struct Notification {
-    /// Process id of who asked.
+    /// Process ID of the process that asked.
     pub pid: i32,
     /// sigev_notify.
     pub how: i32,
@@ -53,7 +53,7 @@ pub struct Notification {
     pub tell: Box<dyn Fn(Told) + Send + Sync>,
 }
 
-/// What somebody is told.
+/// What a process is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A message has come.
@@ -87,7 +87,7 @@ pub(crate) struct Queue {
     pub attr: Mutex<Attr>,
     maxmsg: i64,
     msgsize: i64,
-    /// What RLIMIT_MSGQUEUE counts, and whose.
+    /// The amount that RLIMIT_MSGQUEUE counts, and the user.
     charge: (u32, u64),
     state: Mutex<State>,
     wait: WaitQueue,
@@ -133,7 +133,7 @@ impl Queue {
         s.messages.entry(priority).or_default().push_back(text.to_vec());
         s.count += 1;
         s.bytes += cost;
-        // Whoever waits for a message goes before who wants to be told of one.
+        // A thread that waits for a message goes before a process that wants a notification.
         let told = match s.count == 1 && self.receivers.load(Ordering::SeqCst) == 0 {
             true => s.notify.take(),
             false => None,
@@ -307,7 +307,7 @@ impl FileOps for QueueFile {
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.queue.wait.clone())
     }
-    /// Who closes a queue is not told of its messages any more.
+    /// A process that closes a queue is not notified of its messages any more.
     fn flush(&self, cx: &dyn Caller, _file: &OpenFile) -> Result<()> {
         let withdrawn = self.queue.state.lock().withdraw(cx.pid());
         if let Some(n) = withdrawn {

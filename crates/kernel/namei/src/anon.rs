@@ -1,6 +1,5 @@
-//! Objects without a place in any tree: how /proc/PID/fd/N and AT_EMPTY_PATH
-//! reach pipes, sockets and the like. Such a file gets a detached dentry on a
-//! private mount, whose inode passes everything on to the open file.
+//! Objects without a place in any tree: how /proc/PID/fd/N and AT_EMPTY_PATH reach pipes, sockets and the like. Such a
+//! file gets a detached dentry on a private mount. The inode of that mount passes everything on to the open file.
 
 use abi::stat::Attr;
 use abi::{Errno, Result};

@@ -145,7 +145,7 @@ fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<
         }
     }
     inode.set_attr(cx, &set)?;
-    // Asked for first: the host refuses the removal to those who may not set it, even where there is nothing.
+    // Checked first: the host refuses the removal to a caller that may not set it, even where there is nothing.
     let Some(xattrs) = inode.as_xattrs() else { return Ok(()) };
     if xattrs.chown_drops_capabilities() || xattrs.get_xattr(cx, b"security.capability").is_err() {
         return Ok(());
@@ -200,7 +200,7 @@ fn utimens_inode(
     let creds = cx.creds();
     let p = inode.perm()?;
     if !inode.judges_changes() && !mode::owner_or_capable(&creds, &p) {
-        // "Now" for both is granted to whoever may write.
+        // "Now" for both is granted to a caller that may write.
         if atime == Some(TimeSet::Now) && mtime == Some(TimeSet::Now) {
             access::inode_may(cx, inode, MAY_WRITE)?;
         } else {

@@ -58,7 +58,7 @@ impl Newborn {
         let place = dir.inode().dir()?;
         let inode = place.create(cx, name, node, self.mode, self.uid, self.gid)?;
         if let Err(e) = self.acls.give(cx, &inode) {
-            // Nobody has seen it: the caller holds the directory's lock.
+            // No other thread has seen it: the caller holds the directory's lock.
             if *node == NewNode::Directory { place.rmdir(cx, name) } else { place.unlink(cx, name) }?;
             return Err(e);
         }

@@ -94,7 +94,7 @@ pub(crate) fn check_remove(cx: &dyn Caller, dir: &Path, victim: &Dentry) -> Resu
 pub(crate) fn check_open(cx: &dyn Caller, place: &Path, flags: i32, execute: bool) -> Result<u8> {
     let creds = cx.creds();
     let Some(domain) = &creds.landlock else { return Ok(0) };
-    // Files without a place of their own belong to whoever has them.
+    // Files without a place of their own belong to the process that has them.
     let nowhere = Arc::ptr_eq(&place.mount, cx.vfs().anonymous());
     if flags & libc::O_PATH != 0 || nowhere || place.inode().as_any().downcast_ref::<AnonInode>().is_some() {
         return Ok(0);

@@ -171,8 +171,8 @@ fn changed(inode: &InodeRef) {
     }
 }
 
-/// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search, and whose mount stays as long
-/// as the second part is held.
+/// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search. Its mount stays as long as
+/// the second part is held.
 pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<(Path, InUse<Mount>)> {
     let (p, held) = walk::lookup_held(cx, view, start, path, Lookup::FOLLOW | Lookup::DIRECTORY)?;
     p.inode().refresh_access(cx)?;

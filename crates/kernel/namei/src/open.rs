@@ -422,7 +422,7 @@ fn finish_opened(
     Ok(OpenFile::at(p, inode, ops, flags | O_LARGEFILE, (claim, held), Opener::of(&cx.creds())))
 }
 
-/// `told`: what it is to those who listen.
+/// `told`: the event for listeners.
 fn finish_claiming(
     cx: &dyn Caller,
     p: Path,
@@ -506,7 +506,7 @@ pub fn open_exec(
     finish_claiming(cx, p, libc::O_RDONLY, claim, held, event::OPEN | vfs::notify::marks::OPEN_EXEC)
 }
 
-/// Opens what an event was about, for whoever reads the event: without permission checks, and nobody is told.
+/// Opens the object of an event for the reader of the event, without permission checks and without events.
 pub fn open_event(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     if flags & libc::O_ACCMODE != libc::O_RDONLY && matches!(p.kind(), S_IFREG | S_IFDIR) {
         if p.kind() == S_IFDIR {

@@ -1,17 +1,17 @@
-//! Path resolution that counts no references: for paths whose names are all in the cache.
+//! Path resolution that counts no references, for paths with all their names in the cache.
 //!
-//! The names of every directory on the way stay locked for reading until the end, each by the stack frame that looks
-//! at the next. That keeps the dentries alive, so nothing on the way is counted, and the locks are biased towards
-//! readers, so threads that resolve different names write to no common cache line. Whatever needs more (`..`, names the
-//! cache does not have, places to stay beneath) is left to [`crate::walk`], which begins again. No lock is waited for
-//! here: who waits while holding others could be waited for.
+//! The names of every directory on the way stay locked for reading until the end, each by the stack frame that looks at
+//! the next. That keeps the dentries alive, so nothing on the way is counted, and the locks are biased towards readers,
+//! so threads that resolve different names write to no common cache line. Whatever needs more (`..`, names the cache
+//! does not have, places to stay beneath) is left to [`crate::walk`], which begins again. No lock is waited for here,
+//! because other threads could wait for the locks that this one holds.
 //!
-//! Of a directory that others change, the cache may know that its names are right ([`Dentry::epoch`]); then it is as any other.
-//! Else the file system may be able to say of a whole path that it still leads where the cache says
-//! ([`crate::Confirming::still_there`]). Who only wants attributes, and may pass every directory anyway, has such paths
-//! resolved like the others, and then the file system is asked, without any lock: once for each symbolic link on the
-//! way, and once for the end. What directories are on the way is not asked, so whoever goes on to change or open
-//! something takes the thorough way.
+//! Of a directory that others change, the cache may know that its names are right ([`Dentry::epoch`]); then it is as
+//! any other. Else the file system may be able to say of a whole path that it still leads where the cache says
+//! ([`crate::Confirming::still_there`]). For a caller that only wants attributes, and may search every directory
+//! anyway, such paths are resolved like the others. Then the file system is asked, without any lock: once for each
+//! symbolic link on the path, and once for the end. Intermediate directories are not revalidated. So a caller that goes
+//! on to change or open something takes the thorough resolution.
 
 use crate::lookup::{Last, Lookup, Parent, Start};
 use crate::rules::{self, Component};
@@ -83,7 +83,7 @@ struct Step<'a> {
 
 /// How a directory was reached.
 enum Way<'a> {
-    /// It is where the resolution, or this file system, began; or nobody needs to be asked.
+    /// It is where the resolution, or this file system, began; or no question is needed.
     Begin,
     /// By this name in a directory that has to be asked about.
     Step(Step<'a>),
@@ -94,7 +94,7 @@ impl<'a> Way<'a> {
         step.filter(|s| !s.sure).map_or(Way::Begin, Way::Step)
     }
 
-    /// What to ask about `end`; `None` when nobody has to be asked.
+    /// The question about `end`; `None` when none is needed.
     fn question(&self, end: Option<&Arc<Dentry>>) -> Option<Question> {
         let mut names: SmallVec<[&[u8]; 16]> = SmallVec::new();
         let mut dirs = SmallVec::new();
@@ -267,7 +267,7 @@ impl<F> Quick<'_, F> {
         Some(Ok(((self.found)(mount, at), asked)))
     }
 
-    /// An error, which is certain only where nobody has to be asked.
+    /// An error, which is certain only where no question is needed.
     fn fail<R>(&self, way: &Way<'_>, e: Errno) -> Option<Result<(R, bool)>> {
         matches!(way, Way::Begin).then_some(Err(e))
     }
@@ -291,7 +291,7 @@ impl<F> Quick<'_, F> {
             };
             let Component { name, rest } = component;
             if let Err(e) = rules::may_search(self.creds, dir, name) {
-                // Who may search it is known while its names are.
+                // The right to search it is known while its names are.
                 let sure = !dir.volatile || self.epoch(dir) != 0;
                 return if sure { self.fail(way, e) } else { None };
             }

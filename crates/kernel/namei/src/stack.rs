@@ -1,5 +1,6 @@
-//! What a stacked file system does to the file systems below it: names found, made, moved and removed with the cache of names
-//! kept right, by somebody else's rights (Linux's `vfs_create`, `lookup_one` and their like). See crate `overlayfs`.
+//! Operations of a stacked file system on the file systems below it. They find, make, move and remove names, keep the
+//! cache of names right, and use the rights of other credentials (Linux's `vfs_create`, `lookup_one` and similar). See
+//! crate `overlayfs`.
 //!
 //! Locks: these functions are called with directories of the stacked file system locked, and lock directories of the one below.
 //! The order is that of depth: everything of a file system comes before everything of the ones below it, and a file system
@@ -21,7 +22,8 @@ use vfs::mount::Mount;
 use vfs::mount::Path;
 use vfs::notify::{self, event};
 
-/// The object called `name` in `dir`; what is mounted there does not matter. Only who may search the directory finds it.
+/// The object called `name` in `dir`; what is mounted there does not matter. Only a caller that may search the
+/// directory finds it.
 pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
     if !dir.is_dir() {
         return Err(Errno::ENOTDIR);
@@ -267,7 +269,7 @@ fn finish_move(
     Ok((src, dst))
 }
 
-/// Opens a regular file or a directory below. What is done to it is no news to those who watch it there (FMODE_NONOTIFY).
+/// Opens a regular file or a directory below. Operations on it cause no events for watchers below (FMODE_NONOTIFY).
 pub fn open(cx: &dyn Caller, inode: &InodeRef, flags: i32) -> Result<Arc<OpenFile>> {
     let mask = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => MAY_READ,

@@ -54,8 +54,8 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
 pub(crate) const ATTEMPTS: usize = 16;
 
 /// Resolves a path to a place that stays mounted as long as the second part is held: umount(2) fails, unless it came
-/// before; then the path is resolved again. Who starts in a mount that has gone meanwhile gets a place in it all the same,
-/// as after MNT_DETACH.
+/// before; then the path is resolved again. A walk that starts in a mount that has gone meanwhile gets a place in it
+/// all the same, as after MNT_DETACH.
 pub fn lookup_held(
     cx: &dyn Caller,
     view: &FsView,
@@ -292,7 +292,8 @@ impl<'a> Walker<'a> {
         self.settled.as_ref().is_some_and(|mount| Arc::ptr_eq(mount, &dir.mount))
     }
 
-    /// Has a directory that others change look whether who may search it is still the same, unless it was just asked for.
+    /// For a directory that other processes change: checks whether the right to search it is still the same, unless
+    /// that was just checked.
     fn recheck(&mut self, dir: &Path) -> Result<()> {
         let asked = self.asked.as_ref().is_some_and(|asked| Arc::ptr_eq(asked, &dir.dentry));
         if dir.dentry.volatile

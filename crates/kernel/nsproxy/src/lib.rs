@@ -35,7 +35,7 @@ pub mod inum {
     pub const PID: u64 = 4026531836;
     pub const UTS: u64 = 4026531838;
     pub const IPC: u64 = 4026531839;
-    /// The sandbox's own PID namespace, which nobody sees.
+    /// The sandbox's own PID namespace, which no program sees.
     pub const HIDDEN: u64 = 1;
     pub(crate) const FIRST: u64 = 0xf800_0000;
 }
@@ -107,7 +107,7 @@ impl UtsNamespace {
         self.names.lock().clone()
     }
 
-    /// Changes the host or domain name, and tells who waits for that.
+    /// Changes the host or domain name, and wakes threads that wait for a change.
     pub fn rename(&self, change: impl FnOnce(&mut Uts)) {
         let changed = {
             let mut uts = self.names.lock();
@@ -206,9 +206,9 @@ pub const IN_SET: u64 = (libc::CLONE_NEWUTS
     | libc::CLONE_NEWNET
     | NEWTIME) as u64;
 
-/// Who makes namespaces, and with what.
+/// The maker of namespaces, and what it makes them with.
 pub struct Making<'a> {
-    /// Who owns them.
+    /// Their owner.
     pub user_ns: &'a Arc<UserNamespace>,
     /// The maker's effective user ID.
     pub euid: u32,
@@ -291,8 +291,8 @@ impl NsProxy {
         Ok(new)
     }
 
-    /// The set of a child with memory of its own, or after execve(2): the task is in the time namespace for children, whose
-    /// offsets can no longer be changed.
+    /// The set of a child with memory of its own, or after execve(2): the task is in the time namespace for children,
+    /// and the offsets of that can no longer be changed.
     pub fn in_time_for_children(self: Arc<NsProxy>) -> Arc<NsProxy> {
         if Arc::ptr_eq(&self.time, &self.time_for_children) {
             return self;

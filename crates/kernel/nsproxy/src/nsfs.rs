@@ -130,7 +130,7 @@ fn attr(ino: u64, mode: u32) -> Attr {
     Attr { dev: DEV, ino, mode, nlink: 1, blksize: 4096, ..Attr::default() }
 }
 
-/// The directory that nobody sees.
+/// The directory, which no program sees.
 struct NsRoot;
 
 impl Inode for NsRoot {

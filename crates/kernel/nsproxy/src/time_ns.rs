@@ -1,6 +1,6 @@
 //! Time namespaces: offsets of two clocks. See time_namespaces(7).
 //!
-//! A task enters one at fork(2), execve(2) or setns(2); from then on its offsets stay as they are.
+//! A task enters one at fork(2), execve(2) or setns(2). From then on the offsets cannot change.
 
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl TimeNamespace {
-    /// The initial one, whose offsets are zero for ever.
+    /// The initial one, with offsets that are always zero.
     pub fn initial(inum: u64, user_ns: Arc<UserNamespace>) -> Arc<TimeNamespace> {
         let state = Mutex::new(State { offsets: Offsets::default(), frozen: true });
         Arc::new(TimeNamespace { inum, user_ns, state, _counted: None })
@@ -66,7 +66,7 @@ impl TimeNamespace {
         Arc::new(TimeNamespace { inum, user_ns, state, _counted: None })
     }
 
-    /// A new one, which nobody has entered.
+    /// A new one, without tasks.
     pub(crate) fn new(
         inum: u64,
         user_ns: Arc<UserNamespace>,
@@ -103,13 +103,14 @@ impl TimeNamespace {
         self.offsets() != Offsets::default()
     }
 
-    /// Somebody enters it: the offsets stay as they are.
+    /// A task enters it: the offsets stay as they are.
     pub fn freeze(&self) {
         self.state.lock().frozen = true;
     }
 
-    /// Sets offsets of clocks (CLOCK_MONOTONIC or CLOCK_BOOTTIME), all of them or none; `now` gives the host's time of a clock in
-    /// nanoseconds. ERANGE where a clock would show less than zero or more than it ever may; EACCES once somebody has entered.
+    /// Sets offsets of clocks (CLOCK_MONOTONIC or CLOCK_BOOTTIME), all of them or none; `now` gives the host's time of
+    /// a clock in nanoseconds. ERANGE where a clock would show less than zero or more than it ever may; EACCES once a
+    /// task has entered.
     pub fn set(&self, new: &[(i32, Timespec)], now: impl Fn(i32) -> i64) -> Result<()> {
         for (clock, offset) in new {
             check(*offset, now(*clock))?;

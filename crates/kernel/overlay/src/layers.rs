@@ -29,7 +29,7 @@ pub(crate) struct Stack {
     links: Mutex<Links>,
 }
 
-/// Inodes with several names: what was changed under one name must be found under another that nobody has looked up yet.
+/// Inodes with several names: a change under one name must be found under another name that has not been looked up yet.
 #[derive(Default)]
 struct Links {
     /// By device and number below. One that is as in the layers may be forgotten.
@@ -88,7 +88,7 @@ impl Stack {
         if let Some(node) = self.links.lock().nodes.get(&key).and_then(Weak::upgrade) {
             return Ok(node);
         }
-        // Made with the lock free; who comes second takes the first one's.
+        // Made with the lock free; the second thread takes the node of the first.
         let node = Node::view(fs.clone(), view);
         let mut links = self.links.lock();
         if let Some(first) = links.nodes.get(&key).and_then(Weak::upgrade) {

@@ -4,11 +4,11 @@
 //! (Documentation/filesystems/overlayfs.rst): a name of an upper layer hides that name in lower ones, two directories are
 //! merged, a whiteout removes a name, an opaque directory is not merged.
 //!
-//! What is changed lives in a tree of crate `tmpfs`, whose nodes start as views of the layers ([`tmpfs::lower`]). That gives
-//! what a stack of two file systems cannot: directories of the image can be renamed, hard links survive, device and inode
-//! numbers do not change when a file is first written, and readers that opened a file before see what is written later.
-//! Names and attributes of the layers are kept once they were looked up, so that walking and stat on a warm path make no
-//! host call.
+//! Changes live in a tree of the crate `tmpfs`. Its nodes start as views of the layers ([`tmpfs::lower`]). That gives
+//! what a stack of two file systems cannot: directories of the image can be renamed, hard links survive, device and
+//! inode numbers do not change when a file is first written, and readers that opened a file before see what is written
+//! later. Names and attributes of the layers are kept once they were looked up, so that walking and stat on a warm path
+//! make no host call.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ pub struct Upper {
     pub hidden: Option<Vec<u8>>,
 }
 
-/// An overlay over `layers`, the uppermost first, which nobody changes; what is mapped lives in `memory`. EINVAL without
+/// An overlay over `layers`, the uppermost first, which do not change. Mapped content lives in `memory`. EINVAL without
 /// layers.
 pub fn new(
     memory: &Arc<MemFiles>,

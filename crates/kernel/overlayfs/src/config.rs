@@ -1,4 +1,4 @@
-//! Parameters of a mount: which layers, and how. Pure.
+//! Parameters of a mount: the layers and the options. Pure.
 
 use abi::{Errno, Result};
 use mounts::fs_parameters::{Known, Parameter, Takes, Value};

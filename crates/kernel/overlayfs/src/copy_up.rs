@@ -1,4 +1,4 @@
-//! Copying up: what a lower layer has becomes the upper layer's, before it is changed.
+//! Copying up: an object of a lower layer is copied to the upper layer before it is changed.
 //!
 //! The copy is made in the work directory, and moved into place when it is complete. The times of the directory that it
 //! moves to stay as they were.

@@ -1,4 +1,4 @@
-//! An instance: its layers, whose rights it uses, and the inodes in use.
+//! An instance: its layers, the rights that it uses, and the inodes in use.
 
 use crate::layers::{Layer, LayerFs, address};
 use crate::node::{Key, Node};
@@ -31,7 +31,7 @@ pub(crate) struct Core {
     pub depth: u32,
     /// The most images that lie below one of its layers.
     pub images: u32,
-    /// Whose rights count below.
+    /// The rights that count below.
     pub creds: Arc<Credentials>,
     /// What the names of its own extended attributes begin with.
     pub prefix: &'static [u8],
@@ -57,7 +57,7 @@ impl Core {
         self.me.get().and_then(Weak::upgrade).ok_or(Errno::ESTALE)
     }
 
-    /// The caller with the rights of whoever mounted it.
+    /// The caller with the rights of the mounter.
     pub fn over<'a>(&self, cx: &'a dyn Caller) -> As<'a> {
         As::new(cx, &self.creds)
     }
@@ -77,7 +77,7 @@ impl Core {
         self.work.as_ref().ok_or(Errno::EROFS)
     }
 
-    /// Whoever mounted it may do anything with directories of all layers.
+    /// Whether the mounter may do anything with directories of all layers.
     pub fn mounter_is_root(&self) -> bool {
         self.depth == 1 && self.creds.capable(Cap::DAC_OVERRIDE)
     }
@@ -113,7 +113,7 @@ impl FileSystem for Core {
                 *root = Arc::downgrade(&new);
                 new
             }
-            // Nobody holds the instance any more.
+            // The instance is not in use any more.
             Err(_) => Arc::new(InternalInode::new(0, InternalFs::Anon, 0o600, 0, 0)),
         }
     }

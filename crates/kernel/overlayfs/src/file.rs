@@ -1,7 +1,7 @@
 //! Open files and directories.
 //!
-//! An open file has the file below open. One that was opened for reading before its copy was made reads the copy from then on, by
-//! a second open file; what is mapped stays the old file's (as Linux documents).
+//! An open file has the file below open. A file that was opened for reading before its copy was made reads the copy
+//! from then on, by a second open file. Its mappings stay those of the old file (as Linux documents).
 
 use crate::core::Core;
 use crate::listing::{self, Listing};
@@ -163,9 +163,9 @@ impl MapOps for File {
 /// How an open directory is read.
 #[derive(Clone)]
 enum Way {
-    /// It is one directory below, whose offsets are used.
+    /// It is one directory below, and its offsets are used.
     Plain(Arc<OpenFile>),
-    /// By a list of all names, whose places are the offsets.
+    /// By a list of all names; the places in it are the offsets.
     Merged(Arc<Listing>),
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct OpenDir {
 }
 
 impl OpenDir {
-    /// EACCES where whoever mounted the instance may not read it.
+    /// EACCES where the mounter of the instance may not read it.
     pub fn new(cx: &dyn Caller, node: Arc<Node>) -> Result<OpenDir> {
         let over = node.core.over(cx);
         let real = stack::open(&over, &node.real().inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
@@ -209,7 +209,8 @@ impl OpenDir {
     }
 }
 
-/// Whether one directory below does not say it all: it is merged, or has copies, whose numbers are others.
+/// Whether one directory below is not the whole answer: the directory is merged, or has copies, which have other
+/// numbers.
 fn needs_list(over: &dyn Caller, node: &Node) -> bool {
     let impure = || node.upper.get().is_some_and(|upper| node.core.is_impure(over, &upper.inode));
     node.is_merged() || impure()

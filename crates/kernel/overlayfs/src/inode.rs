@@ -1,4 +1,4 @@
-//! The inode operations but those on names.
+//! The inode operations, except those on names.
 
 use crate::copy_up::Content;
 use crate::file::{File, OpenDir};
@@ -26,7 +26,7 @@ impl Node {
     }
 }
 
-/// Whether somebody may change attributes of what has these, in the way of `setattr_prepare`.
+/// Whether a caller may change attributes of an object that has these, in the way of `setattr_prepare`.
 fn may_change(creds: &Credentials, p: &Perm, set: &SetAttr) -> Result<()> {
     let chown = set.uid.is_some_and(|uid| uid != p.uid) || set.gid.is_some_and(|gid| gid != p.gid);
     let owner = set.mode.is_some() || set.atime.is_some() || set.mtime.is_some();

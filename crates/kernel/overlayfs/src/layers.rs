@@ -6,7 +6,7 @@ use vfs::{Dentry, InodeRef, Mount, Path};
 
 /// A directory of another file system.
 pub(crate) struct Layer {
-    /// A mount of it that nobody else sees.
+    /// A private mount of it.
     pub mount: Arc<Mount>,
     /// Which of the instance's file systems it is of.
     pub fs: usize,

@@ -1,10 +1,11 @@
 //! overlayfs as mount(2) makes it: directories of other file systems of the sandbox shown as one. See the kernel's
-//! Documentation/filesystems/overlayfs.rst. (What a container's root is made of is another thing: crate `overlay`.)
+//! Documentation/filesystems/overlayfs.rst. (The root of a container is another overlay: crate `overlay`.)
 //!
-//! An inode here ([`node::Node`]) knows the dentries that it stands for: at most one of the upper layer, and any number of the
-//! lower ones, topmost first. Lower layers are never changed. What is to be changed is copied up before: made in the work
-//! directory with content, rights and attributes, and moved into place in one step ([`copy_up`]). A name that is removed leaves a
-//! whiteout where a lower layer has it, and a directory that hides another one is marked opaque.
+//! An inode here ([`node::Node`]) knows the dentries that it stands for: at most one of the upper layer, and any number
+//! of the lower ones, topmost first. Lower layers are never changed. An object is copied up before a change: the copy
+//! is made in the work directory with content, rights and attributes, and moved into place in one step ([`copy_up`]). A
+//! name that is removed leaves a whiteout where a lower layer has it, and a directory that hides another one is marked
+//! opaque.
 //!
 //! Rights are checked twice: the caller's by `vfs` on what the inode here shows, and those of whoever mounted it on the object
 //! below (`vfs::As`).

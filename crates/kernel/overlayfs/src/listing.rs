@@ -1,7 +1,7 @@
 //! Names of directories that are merged from several layers.
 //!
-//! The list is made when a pass over the directory begins, and shared by all who have it open while no name changes. What all lists
-//! of a sandbox take is bounded (`Kind::Listings`): ENOMEM.
+//! The list is made when a pass over the directory begins. All open files of the directory share it while no name
+//! changes. The memory of all lists of a sandbox is bounded (`Kind::Listings`): ENOMEM.
 
 use crate::core::Core;
 use crate::layers::Layer;

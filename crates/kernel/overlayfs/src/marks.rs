@@ -1,7 +1,8 @@
-//! What overlayfs notes in the layers: whiteouts, and extended attributes of its own.
+//! The marks of overlayfs in the layers: whiteouts, and extended attributes of its own.
 //!
-//! `opaque` of a directory: `y` where nothing below it shows, `x` where empty files with `whiteout` stand for whiteouts.
-//! `origin`: of what inode of which layer something is a copy. `impure`: a directory of the upper layer has such copies.
+//! `opaque` of a directory: `y` where nothing below it shows, `x` where empty files with `whiteout` stand for
+//! whiteouts. `origin`: the inode and the layer that an object is a copy of. `impure`: a directory of the upper layer
+//! has such copies.
 
 use crate::core::Core;
 use crate::layers::Layer;

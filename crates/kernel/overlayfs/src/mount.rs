@@ -1,4 +1,4 @@
-//! Making an instance: the layers are found and judged in the order in which Linux does it.
+//! Makes an instance. The layers are looked up and checked in the same order as on Linux.
 
 use crate::config::{Config, unescape};
 use crate::core::Core;
@@ -106,7 +106,8 @@ pub fn mount(cx: &dyn PathCaller, request: &Request) -> Result<Arc<SuperBlock>> 
     if let Some((upper, base)) = &upper {
         layers.trap(upper)?;
         let layer = layers.add(cx, upper, MountFlags::empty())?;
-        // Who may see what hides below the work directory's mount is asked for the upper one's: it is the same.
+        // The right to see what is hidden below the work directory's mount is checked for the upper one's: it is the
+        // same mount.
         view.ns.private_mount(base, MountFlags::empty())?;
         work = Some(work_dir(&over, &layer.mount, base, config.volatile)?);
         top = Some(layer);
@@ -157,7 +158,7 @@ pub fn mount(cx: &dyn PathCaller, request: &Request) -> Result<Arc<SuperBlock>> 
     Ok(SuperBlock::new(core as Arc<dyn FileSystem>))
 }
 
-/// The rights that count below: those of whoever mounts, without the right to exceed limits.
+/// The rights that count below: those of the mounter, without the right to exceed limits.
 fn mounter(creds: &Credentials) -> Arc<Credentials> {
     let mut creds = creds.clone();
     creds.effective &= !Cap::SYS_RESOURCE.bit();
@@ -172,7 +173,7 @@ fn check_upper(upper: &Path, work: &Path) -> Result<()> {
     if good { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Makes the directory `work` anew. EINVAL when what is there belongs to a volatile instance, whose data may be lost.
+/// Makes the directory `work` anew. EINVAL when it belongs to a volatile instance, which may have lost data.
 fn work_dir(over: &dyn Caller, mount: &Arc<Mount>, base: &Path, volatile: bool) -> Result<Path> {
     let base = Path { mount: mount.clone(), dentry: base.dentry.clone() };
     match stack::find(over, &base.dentry, b"work") {

@@ -1,4 +1,4 @@
-//! An inode of an instance: what it stands for, and how names are looked up.
+//! An inode of an instance: its objects below, and the look-up of names.
 
 use crate::core::Core;
 use crate::layers::{Layer, address};

@@ -1,5 +1,5 @@
-//! Renaming. What moves has been copied up before (`Inode::about_to_move`), and no directory that a lower layer has a part in
-//! moves: EXDEV, so that programs copy it.
+//! Renaming. The object has been copied up before (`Inode::about_to_move`). A directory with a part in a lower layer
+//! cannot be renamed: EXDEV, so that programs copy it.
 
 use crate::listing;
 use crate::node::{Found, Node};
@@ -106,7 +106,7 @@ impl Node {
         Ok(())
     }
 
-    /// In one step where the file system can do that; in two otherwise, of which nobody sees the first.
+    /// In one step where the file system can do that. Otherwise in two, and no other thread sees the first.
     fn leave_whiteout(&self, over: &dyn Caller, a: (&Path, &[u8]), b: (&Path, &[u8])) -> Result<()> {
         match stack::rename(over, a, b, WHITEOUT) {
             Err(Errno::EINVAL) => {}

@@ -1,4 +1,4 @@
-//! What only the inside sees: nodes in use, and bounds. The behaviour is tested against Linux in tests/diff.
+//! Tests of internal state: nodes in use, and bounds. The behaviour is tested against Linux in tests/diff.
 
 use crate::config::KNOWN;
 use abi::{Errno, Result};

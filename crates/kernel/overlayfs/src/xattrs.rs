@@ -1,5 +1,5 @@
-//! Extended attributes: those of the object below. Overlayfs's own do not show; ones that a program sets under such names are kept
-//! with `overlay.` once more in theirs, so that an instance can be a layer of another one.
+//! Extended attributes: those of the object below. Overlayfs's own attributes are hidden. When a program sets one under
+//! such a name, it is stored with one more `overlay.` in the name, so that an instance can be a layer of another one.
 
 use crate::copy_up::Content;
 use crate::core::Core;

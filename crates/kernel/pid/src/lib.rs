@@ -4,9 +4,9 @@
 //! the namespace of its task, and one in every ancestor of that. Level 0 is the sandbox's own namespace, which no
 //! program sees: the number there is unique in the sandbox, and the kernel's tables are keyed by it ([`Pid::nr`]).
 //!
-//! A number is taken as long as somebody is attached to the process ID: the thread or process of that ID, and the members of a
-//! process group or session of that ID ([`Attached`]). The object may outlive that, for what remembers who did something
-//! (the creator of a shared memory segment, the peer of a socket): it still tells its numbers.
+//! A number is taken as long as an object is attached to the process ID: the thread or process of that ID, and the
+//! members of a process group or session of that ID ([`Attached`]). The object may outlive that, for objects that
+//! record a process (the creator of a shared memory segment, the peer of a socket): it still has its numbers.
 //!
 //! Lock: the table of a namespace, a leaf. A checkpoint keeps the numbers of each ID and the last number of each namespace.
 
@@ -23,7 +23,7 @@ use user_ns::{Counted, UserNamespace};
 
 /// Highest process ID of a namespace plus one (kernel.pid_max).
 pub const PID_MAX: i32 = 1 << 22;
-/// The same of the sandbox's own namespace, whose numbers are for the kernel alone.
+/// The same for the sandbox's own namespace. Only the kernel uses its numbers.
 const ROOT_MAX: i32 = i32::MAX;
 /// Where numbers go on after the last one (RESERVED_PIDS).
 const AFTER_WRAP: i32 = 300;
@@ -106,7 +106,7 @@ impl PidNamespace {
         at.is_some_and(|ns| std::ptr::eq(ns, outer))
     }
 
-    /// Its init has ended, or was never started: nobody gets a number any more.
+    /// Its init has ended, or was never started: no further number is given out.
     pub fn close(&self) {
         self.table.lock().closed = true;
     }
@@ -160,7 +160,7 @@ impl PidNamespace {
         if t.closed {
             return Err(Errno::ENOMEM);
         }
-        // Whoever is first is init, and that is 1.
+        // The first process is init, with the number 1.
         if self.level > 0 && t.pids.is_empty() {
             t.last = 0;
         }
@@ -285,7 +285,8 @@ impl Pid {
         task.numbers.iter().skip(ns.level).map(|n| self.nr_in(&n.ns)).collect()
     }
 
-    /// Keeps the numbers taken until the guard is dropped. Only while they are: a process ID that nobody has any more stays so.
+    /// Keeps the numbers taken until the guard is dropped. Only while they are: a process ID without users stays
+    /// without.
     pub fn attach(self: &Arc<Self>) -> Attached {
         self.users.fetch_add(1, Ordering::Relaxed);
         Attached(self.clone())

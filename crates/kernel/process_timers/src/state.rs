@@ -114,9 +114,9 @@ impl<P: Process> PosixTimers<P> {
         PosixTimersState { timers: timers.iter().map(|timer| timer.save()).collect(), next }
     }
 
-    /// Takes over the timers of plain data, for a process that has none: what remained of each setting then remains now.
-    /// `process` finds one whose processor time is counted; `charge` charges the user for a timer, which is left out
-    /// when there is no charge.
+    /// Takes over the timers of plain data, for a process that has none: what remained of each setting then remains
+    /// now. `process` finds the one that has its processor time counted; `charge` charges the user for a timer, which
+    /// is left out when there is no charge.
     pub fn restore(
         &self,
         saved: &PosixTimersState,

@@ -61,7 +61,7 @@ static SETTINGS6: [Entry; 12] = [
     setting("proxy_ndp", |_| line(0), |at, value| refuse(at, value, 0)),
     setting("use_tempaddr", |_| line(0), |at, value| refuse(at, value, 0)),
 ];
-/// Settings that all interfaces share: the stack's name, and whose directory they are set in.
+/// Settings that all interfaces share: the stack's name, and the directory that they are set in.
 const FORWARDING: (&str, i64) = ("ipv6/conf/all/forwarding", ALL);
 const HOP_LIMIT: (&str, i64) = ("ipv6/conf/default/hop_limit", DEFAULT);
 /// The numbers of the directories: negative, unlike those of other values of /proc/sys.

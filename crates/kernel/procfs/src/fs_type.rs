@@ -1,4 +1,4 @@
-//! What procfs does in its own way.
+//! The parts of a file system of tables that procfs does differently.
 
 use crate::{conf, mounts, pid, sysctl, top};
 use abi::{Errno, Result};

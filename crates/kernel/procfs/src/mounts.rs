@@ -45,11 +45,11 @@ impl Places<'_> {
     /// The place of `m`; `None` when the process cannot reach it.
     fn of(&mut self, m: &Arc<Mount>) -> Option<Arc<[u8]>> {
         let top: Arc<[u8]> = Arc::from(&b"/"[..]);
-        // A process whose root lies inside its mount does not see that mount, but those below its root.
+        // A process with a root inside its mount does not see that mount, but those below its root.
         if Arc::ptr_eq(m, &self.root.mount) {
             return Arc::ptr_eq(&m.root, &self.root.dentry).then_some(top);
         }
-        // Down to a mount whose place is known, and up again.
+        // Down to a mount with a known place, and up again.
         let mut above = Vec::new();
         let mut at = m.clone();
         let mut place = loop {
@@ -172,7 +172,7 @@ pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
     let seen: HashSet<u64> = all.iter().map(|(m, _)| m.unique_id()).collect();
     let mut groups = Dominating { visible: &seen, known: HashMap::new() };
     for (m, place) in all {
-        // The topmost mount has a parent that nobody sees.
+        // The topmost mount has a parent that is not shown.
         let parent = m.mountpoint().map_or(1, |p| p.mount.id());
         let dev = m.root.inode.attr().map_or(0, |a| a.dev);
         let (major, minor) = (abi::stat::major(dev), abi::stat::minor(dev));

@@ -326,7 +326,7 @@ impl Names for Files {
     }
 }
 
-/// Whether the process whose directory it is has a network namespace.
+/// Whether the process of this directory has a network namespace.
 fn is_in_one(at: &At) -> bool {
     at.proc.is_none_or(|proc| proc.task().is_some())
 }

@@ -1,4 +1,4 @@
-//! /proc/PID/net/snmp, snmp6, netstat and sockstat: what the TCP/IP stack counts. See proc_pid_net(5).
+//! /proc/PID/net/snmp, snmp6, netstat and sockstat: the counters of the TCP/IP stack. See proc_pid_net(5).
 
 use abi::Result;
 use kernfs::At;

@@ -1,7 +1,7 @@
 //! /proc/sys. See proc_sys(5).
 //!
-//! One row per value. What was set, by the sandbox's specification or by a guest that may, is kept in
-//! `Kernel::sysctls`; everything else shows its default.
+//! One row for each value. Values set by the sandbox's specification, or by a guest with the right to set them, are
+//! kept in `Kernel::sysctls`. All others show their default.
 
 mod make;
 mod numbers;
@@ -61,10 +61,10 @@ enum Value {
     Namespaces(Kind),
 }
 
-/// Who may set a value, and what that does.
+/// Which processes may set a value, and what that does.
 #[derive(Clone, Copy)]
 enum Put {
-    /// Nobody.
+    /// None.
     No,
     /// The specification, and a guest within these bounds: values of the sandbox's own namespaces.
     Range(i64, i64),
@@ -74,7 +74,7 @@ enum Put {
     Spec,
     /// As `Range`, and it takes effect at once.
     Apply(fn(&Seen, &str) -> Result<()>),
-    /// Nobody, although Linux has it writable: it is as it is.
+    /// None, although Linux has it writable: the value cannot change.
     Fixed,
     /// The specification, and a guest up to what that gives: how much of the kernel's memory a guest may use.
     Quota(Limit),
@@ -84,7 +84,7 @@ enum Put {
     Stack(&'static [&'static str]),
     /// The specification, and a guest: a time of connection tracking.
     Timeout(Timeout),
-    /// Who has CAP_SYS_RESOURCE in the user namespace.
+    /// Those with CAP_SYS_RESOURCE in the user namespace.
     Namespaces(Kind),
 }
 
@@ -682,7 +682,7 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
     }
 }
 
-/// Values of a network namespace or a user namespace, which those may set who have the capability there.
+/// Values of a network namespace or a user namespace, which processes with the capability there may set.
 pub fn judges_writers(at: &At) -> bool {
     conf::is_here(at.n)
         || row(at.n).is_ok_and(|r| matches!(r.put, Put::Stack(_) | Put::Timeout(_) | Put::Namespaces(_)))

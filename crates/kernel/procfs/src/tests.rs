@@ -1,4 +1,4 @@
-//! procfs over a kernel whose one process never runs.
+//! procfs over a kernel with one process, which never runs.
 
 use abi::{Errno, Result};
 use files::FdTable;

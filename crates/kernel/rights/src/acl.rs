@@ -1,4 +1,4 @@
-//! POSIX access control lists: their form, who they admit, what new objects inherit. See acl(5).
+//! POSIX access control lists: their form, the users that they admit, the lists that new objects inherit. See acl(5).
 //!
 //! A list is immutable and shared. The group bits of the mode of an object with a list are the list's mask. The file system keeps
 //! the lists; the rules are here. What is kept is what cannot be said by the mode alone.
@@ -22,7 +22,7 @@ const ENTRY: usize = 8;
 /// Which of an object's lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AclKind {
-    /// Who may do what with the object.
+    /// The rights on the object.
     Access,
     /// Of a directory: what is made in it starts with this list.
     Default,
@@ -47,7 +47,7 @@ impl AclKind {
     }
 }
 
-/// Whom an entry is about, in the order in which entries stand.
+/// The subject of an entry, in the order in which entries stand.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Tag {
     UserObj,

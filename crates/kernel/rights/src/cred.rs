@@ -225,7 +225,7 @@ impl Credentials {
             && (ns.is_initial() || ns.user_here(uid).is_some() && ns.group_here(gid).is_some())
     }
 
-    /// Whether a thread that changes to `new` acts as somebody else, or gains capabilities.
+    /// Whether a thread that changes to `new` acts as another user, or gains capabilities.
     pub fn outgrown_by(&self, new: &Credentials) -> bool {
         let ids = |c: &Credentials| [c.euid, c.egid, c.fsuid, c.fsgid];
         ids(self) != ids(new) || !self.hold_caps_of(new)

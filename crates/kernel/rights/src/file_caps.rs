@@ -60,7 +60,7 @@ fn with_version(value: &[u8], version: u32, root: Option<u32>) -> Vec<u8> {
     [&magic.to_le_bytes()[..], sets, root.as_ref().map_or(&[], |r| &r[..])].concat()
 }
 
-/// What is kept of a valid attribute that somebody sets: user 0 by the kernel's ID, and in a user namespace always (Linux's
+/// The value that is kept of a valid attribute: user 0 by the kernel's ID, and in a user namespace always (Linux's
 /// `cap_convert_nscap`). EINVAL for a user that the namespace does not have.
 pub fn kept(creds: &Credentials, value: &[u8]) -> Result<Vec<u8>> {
     let caps = FileCaps::parse(value).ok_or(Errno::EINVAL)?;
@@ -74,8 +74,8 @@ pub fn kept(creds: &Credentials, value: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// How the attribute looks to somebody: without user 0 where that is the reader's own or that of a namespace around. EOVERFLOW for
-/// another one.
+/// The attribute as a reader sees it: without user 0 where that is the reader's own or that of a namespace around.
+/// EOVERFLOW for another one.
 pub fn shown(creds: &Credentials, value: Vec<u8>) -> Result<Vec<u8>> {
     let ns = &creds.user_ns;
     let caps = FileCaps::parse(&value);

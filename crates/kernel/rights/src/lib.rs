@@ -1,4 +1,4 @@
-//! Credentials, and what they permit on an object whose owner, group, mode and access control list are known.
+//! Credentials, and the rights that they give on an object with known owner, group, mode and access control list.
 //!
 //! [`cred`] has credentials and capabilities, [`mode`] the rules of owner, group and mode, [`acl`] access control lists,
 //! [`file_caps`] the capabilities of program files. Nothing here knows inodes or tasks: `vfs` asks with an object's

@@ -1,4 +1,4 @@
-//! Discretionary access by owner, group and mode: who may read, write, execute, search and remove. See
+//! Discretionary access by owner, group and mode: the rights to read, write, execute, search and remove. See
 //! path_resolution(7), inode(7), capabilities(7).
 
 use crate::cred::{Cap, Credentials};
@@ -92,7 +92,7 @@ pub fn check_sticky(creds: &Credentials, dir: &Perm, victim: &Perm) -> Result<()
     if sticky && !may { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// Mode bits that remain when someone without CAP_FSETID writes to or gives away a regular file.
+/// Mode bits that remain when a caller without CAP_FSETID writes to or gives away a regular file.
 pub fn drop_set_id(mode: u32) -> u32 {
     let mut m = mode & !0o4000;
     if mode & 0o2010 == 0o2010 {

@@ -1,9 +1,8 @@
-//! What tasks may use and what they have used: scheduling attributes (sched(7), ioprio_set(2)), resource limits
-//! (getrlimit(2)) and usage (getrusage(2), /proc/PID/io).
+//! The limits and the usage of tasks: scheduling attributes (sched(7), ioprio_set(2)), resource limits (getrlimit(2))
+//! and usage (getrusage(2), /proc/PID/io).
 //!
-//! All of it is recorded and reported here; the host schedules. Nothing knows tasks. `Rlimits` and `Usage` are plain data, and
-//! what a checkpoint keeps as they are; `Scheduling` and `IoCounts` say what they are by [`Scheduling::state`] and
-//! [`IoCounts::now`].
+//! This crate records and reports; the host schedules. It knows no tasks. A checkpoint keeps `Rlimits` and `Usage`,
+//! which are plain data, and the results of [`Scheduling::state`] and [`IoCounts::now`].
 
 #![forbid(unsafe_code)]
 

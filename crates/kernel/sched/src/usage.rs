@@ -1,4 +1,4 @@
-//! What tasks have used. See getrusage(2), proc_pid_io(5).
+//! Usage of tasks. See getrusage(2), proc_pid_io(5).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -12,7 +12,7 @@ pub trait Running: Send + Sync {
     /// What there is in the guest's network namespace by now, with a packet socket for each Ethernet interface if the stack inside is to
     /// use them; an error once the first process runs.
     fn show_network(&self, interfaces: Interfaces, sockets: Vec<OwnedFd>) -> Result<(), StartError>;
-    /// Sends a signal. An invalid number is ignored; `false` when nobody was there to receive it.
+    /// Sends a signal. An invalid number is ignored; `false` when there was no receiver.
     fn signal(&self, signo: i32, to: Target) -> bool;
     /// Sets the size of the container's terminal (and so raises SIGWINCH); nothing without a terminal.
     fn resize(&self, size: WindowSize);
@@ -22,7 +22,7 @@ pub trait Running: Send + Sync {
     fn processes(&self) -> Vec<ProcessInfo>;
     /// Says how many mappings the host lets the sentry have, which bounds the number of guest threads.
     fn bound_tasks(&self, mappings: u64);
-    /// Unmaps files of the image that nobody has read since it was called last; true when some are still mapped.
+    /// Unmaps files of the image that have not been read since the last call; true when some are still mapped.
     fn release_idle_files(&self) -> bool;
     /// How much memory there is for the container, in bytes.
     fn memory(&self) -> u64;

@@ -135,7 +135,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place for a frame with `size` bytes of extended state, of code whose stack pointer is `sp`. EFAULT when the
+    /// The place for a frame with `size` bytes of extended state, for code with the stack pointer `sp`. EFAULT when the
     /// alternate stack that it runs on has no room.
     pub fn find(sp: u64, alt: &AltStack, act: &SigAction, size: u64) -> Result<Place> {
         let on_alt = alt.holds(sp);

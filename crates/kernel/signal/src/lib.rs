@@ -1,8 +1,9 @@
-//! Signals as data: actions, pending queues, who is charged for them, and the frames that handlers run on. See signal(7).
+//! Signals as data: actions, pending queues, the users that are charged for them, and the frames that handlers run on.
+//! See signal(7).
 //!
-//! Nothing here knows tasks. Which thread a signal goes to, and when it is delivered, is decided in the crate `task`.
+//! This crate knows no tasks. The crate `task` decides which thread a signal goes to and when it is delivered.
 //!
-//! A checkpoint keeps [`Handlers`] and [`AltStack`], which are plain data, and of [`Pending`] what [`Pending::state`] says.
+//! A checkpoint keeps [`Handlers`] and [`AltStack`], which are plain data, and the result of [`Pending::state`].
 
 #![forbid(unsafe_code)]
 

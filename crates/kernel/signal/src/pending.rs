@@ -63,7 +63,7 @@ pub struct PendingState {
 pub enum Origin {
     /// A queued signal of a user.
     Queued,
-    /// A signal whose information was lost, as its user had too many.
+    /// A signal without its information, because its user had too many.
     Lost,
     /// An expiry of the POSIX timer with this ID.
     Timer(i32),
@@ -88,8 +88,8 @@ impl Pending {
         self.set.is_empty()
     }
 
-    /// Queues a signal. A standard signal that is pending already is dropped. Without a `charge` its information is lost; a
-    /// real-time signal that somebody queued (sigqueue(3), tgkill(2)) is then refused with EAGAIN.
+    /// Queues a signal. A standard signal that is pending already is dropped. Without a `charge` its information is
+    /// lost; a real-time signal of a program (sigqueue(3), tgkill(2)) is then refused with EAGAIN.
     pub fn push(&mut self, s: Signal, info: SigInfo, charge: impl FnOnce() -> Option<Charge>) -> Result<()> {
         if !s.is_realtime() && self.set.has(s) {
             return Ok(());
@@ -140,8 +140,8 @@ impl Pending {
         all
     }
 
-    /// Back from plain data. `charge` charges a queued signal; `expiry` finds the timer with an ID, whose signal is dropped
-    /// when there is none.
+    /// Back from plain data. `charge` charges a queued signal; `expiry` finds the timer with an ID; the signal is
+    /// dropped when there is none.
     pub fn restore(
         saved: &[PendingState],
         mut charge: impl FnMut() -> Option<Charge>,
@@ -208,7 +208,7 @@ mod tests {
     use crate::queues::Queues;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A timer whose setting has this serial number.
+    /// A timer that was set with this serial number.
     struct SetTo(AtomicU64);
 
     impl Timer for SetTo {

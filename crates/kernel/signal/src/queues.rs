@@ -1,5 +1,5 @@
-//! What users have queued: signals with their information, and POSIX timers, which may become signals. RLIMIT_SIGPENDING
-//! bounds the sum per real user ID, in all processes of the sandbox.
+//! The number of objects that users have queued: signals with their information, and POSIX timers, which may become
+//! signals. RLIMIT_SIGPENDING bounds the sum per real user ID, in all processes of the sandbox.
 
 use ranked::Mutex;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Protocol families: which socket(2) makes.
+//! Protocol families: they make the sockets of socket(2).
 
 use crate::net_ns::NetNamespace;
 use crate::ops::SocketOps;

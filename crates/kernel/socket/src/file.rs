@@ -44,7 +44,7 @@ impl SocketFile {
         OpenFile::new(None, Some(inode), file, libc::O_RDWR | flags & libc::O_NONBLOCK)
     }
 
-    /// The open file of a restored socket, whose inode had the attributes `attr`.
+    /// The open file of a restored socket; its inode had the attributes `attr`.
     pub fn restore(
         net: &Arc<NetNamespace>,
         ops: Arc<dyn SocketOps>,

@@ -1,6 +1,7 @@
 //! Classic BPF over packets: SO_ATTACH_FILTER. See socket(7). The interpreter is the crate `bpf`.
 //!
-//! Loads from beyond the packet that Linux gives a meaning (SKF_AD_OFF, SKF_NET_OFF, SKF_LL_OFF) are not there: EINVAL.
+//! Loads from beyond the packet that have a meaning on Linux (SKF_AD_OFF, SKF_NET_OFF, SKF_LL_OFF) are not supported:
+//! EINVAL.
 
 use abi::{Errno, Result};
 use bpf::code::{LD_B_ABS, LD_H_ABS, LD_W_ABS, LDX_B_MSH};

@@ -67,8 +67,8 @@ impl Patience {
     }
 }
 
-/// connect(2). A family whose connections take time says EINPROGRESS, and EALREADY until it is done; that is also the answer when
-/// time runs out.
+/// connect(2). A family with connections that take time says EINPROGRESS, and EALREADY until it is done. That is also
+/// the answer when time runs out.
 pub fn connect(
     cx: &dyn Caller,
     file: &OpenFile,

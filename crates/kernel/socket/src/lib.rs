@@ -1,12 +1,10 @@
 //! Sockets: the family-independent part, the AF_UNIX family, rtnetlink and sock_diag.
 //!
-//! A socket is an open file whose operations are a [`SocketFile`] around a family's
-//! [`SocketOps`]. Operations never block: they answer EAGAIN, and [`io`] waits on the
-//! socket's queue with the socket's own time-outs. A kernel's families are its [`Families`];
-//! a socket belongs to a [`NetNamespace`].
-//! Neighbours: control messages carry `vfs::OpenFile`s; names of Unix sockets are made
-//! and found through [`Names`], which the system call layer implements over the caller's
-//! view of the file tree.
+//! A socket is an open file. Its operations are a [`SocketFile`] around a family's [`SocketOps`]. Operations never
+//! block: they answer EAGAIN, and [`io`] waits on the socket's queue with the socket's own time-outs. A kernel's
+//! families are its [`Families`]; a socket belongs to a [`NetNamespace`]. Neighbours: control messages carry
+//! `vfs::OpenFile`s; names of Unix sockets are made and found through [`Names`], which the system call layer implements
+//! over the caller's view of the file tree.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,13 @@
-//! Network namespaces: what sockets of a namespace share. See network_namespaces(7).
+//! Network namespaces: the state that the sockets of a namespace share. See network_namespaces(7).
 //!
-//! A namespace owns a TCP/IP stack ([`netstack::Stack`]), which has a loopback interface that is up. Whoever has a way out adds links,
-//! addresses and routes to [`NetNamespace::stack`]: `add_link` with a `Device`, `set_up`, `add_address`, `with_routes`; frames that
-//! arrive go to `Stack::receive` with [`now`]. [`NetNamespace::start`] gives the stack the kernel's timers.
+//! A namespace owns a TCP/IP stack ([`netstack::Stack`]), which has a loopback interface that is up. A subsystem with a
+//! way out adds links, addresses and routes to [`NetNamespace::stack`]: `add_link` with a `Device`, `set_up`,
+//! `add_address`, `with_routes`; frames that arrive go to `Stack::receive` with [`now`]. [`NetNamespace::start`] gives
+//! the stack the kernel's timers.
 //!
-//! A namespace ends with its last process, socket and file, not with what leads to it: interfaces of others, and numbers that others
-//! have for it, are weak. What ends with it (pairs of interfaces, numbers) is the work of the timer service's thread.
+//! A namespace ends with its last process, socket and file. Interfaces of other namespaces that lead to it, and their
+//! numbers for it, are weak references. The timer service's thread removes the pairs of interfaces and the numbers that
+//! end with it.
 //!
 //! Lock rank: leaves, but for the stack's timer (`TIMER`). A checkpoint keeps the interfaces and the stack's plain data.
 
@@ -89,7 +91,7 @@ impl Drop for NetNamespace {
 }
 
 impl NetNamespace {
-    /// Owned by `user_ns`, with these interfaces to show, and a stack whose loopback interface is up.
+    /// Owned by `user_ns`, with these interfaces to show, and a stack with a loopback interface that is up.
     pub fn new(inum: u64, user_ns: Arc<UserNamespace>, interfaces: Interfaces) -> Arc<NetNamespace> {
         let net = NetNamespace::make(inum, user_ns, interfaces, None);
         if let Err(errno) = net.stack.set_up(LOOPBACK, true) {

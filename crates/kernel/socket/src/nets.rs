@@ -1,4 +1,4 @@
-//! The network namespaces of a kernel together: which there are, one change of interfaces at a time, and how they are named in requests.
+//! All network namespaces of a kernel: their list, the lock for changes of interfaces, and their names in requests.
 //!
 //! Lock rank: `RTNL` (Linux's `rtnl_lock`, one for all, as an interface may lead from one namespace to another); the list is a leaf.
 //! A checkpoint keeps nothing of it: each namespace enters itself again.
@@ -34,7 +34,7 @@ pub struct Nets {
 }
 
 impl Nets {
-    /// Sets who finds namespaces; the first one stays.
+    /// Sets the finder of namespaces; the first one stays.
     pub fn set_finder(&self, finder: Arc<dyn FindNet>) {
         let _ = self.finder.set(finder);
     }

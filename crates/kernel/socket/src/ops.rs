@@ -1,4 +1,4 @@
-//! What a protocol family implements.
+//! The traits that a protocol family implements.
 
 use crate::options::Options;
 use abi::{Errno, Result};
@@ -22,10 +22,10 @@ pub struct Ucred {
     pub gid: u32,
 }
 
-/// Who made a connection or sent a message. The process is remembered beyond its end.
+/// The process that made a connection or sent a message. The process is remembered beyond its end.
 #[derive(Clone, Debug)]
 pub struct PeerCred {
-    /// The process; none for nobody in the sandbox.
+    /// The process; none for a peer outside the sandbox.
     pub pid: Option<Arc<Pid>>,
     /// User ID.
     pub uid: u32,
@@ -108,7 +108,7 @@ pub struct Received {
     pub len: usize,
     /// Length of the whole record; `len` for streams.
     pub full: usize,
-    /// Sender, when the family says who.
+    /// Sender, when the family gives one.
     pub addr: Option<Vec<u8>>,
     /// Ancillary data; credentials only when the receiver asked for them.
     pub control: Control,
@@ -176,7 +176,7 @@ pub trait SocketOps: Send + Sync + Any {
     fn peeks_at_offset(&self) -> bool {
         false
     }
-    /// True for sockets whose senders may give control messages of level SOL_SOCKET besides rights and credentials.
+    /// True for sockets that accept control messages of level SOL_SOCKET besides rights and credentials.
     fn takes_socket_messages(&self) -> bool {
         false
     }

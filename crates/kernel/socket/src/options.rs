@@ -338,7 +338,7 @@ fn set_kept(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> R
     Ok(())
 }
 
-/// Sockets whose filter sees what programs and the kernel send, not packets.
+/// Sockets with a filter that sees what programs and the kernel send, not packets.
 fn has_messages(sock: &dyn SocketOps) -> bool {
     matches!(sock.domain(), libc::AF_UNIX | libc::AF_NETLINK)
 }

@@ -1,4 +1,4 @@
-//! The interfaces and routes of a stack as programs are shown them.
+//! The interfaces and routes of a stack in the form that programs see.
 
 use netstack::Stack;
 use netstack::addr::Scope;
@@ -10,7 +10,7 @@ use spec::{Interface, Interfaces};
 const LOWER_UP: u32 = 1 << 16;
 /// ARPHRD_LOOPBACK, ARPHRD_ETHER, ARPHRD_NONE.
 const KINDS: [u16; 3] = [772, 1, 0xfffe];
-/// RT_TABLE_COMPAT: a table whose number needs more than a byte.
+/// RT_TABLE_COMPAT: a table with a number that needs more than a byte.
 const COMPAT: u8 = 252;
 
 /// All of a stack's.

@@ -21,7 +21,7 @@ static TABLE: LazyLock<Box<[Option<&'static Row>]>> = LazyLock::new(|| {
 
 /// The system calls of a kernel.
 pub struct Calls {
-    /// Those that nobody implements, counted by number.
+    /// Unimplemented ones, counted by number.
     missing: Vec<(AtomicU64, AtomicBool)>,
     /// The only ones that strace shows, by number, if it does not show all.
     traced: OnceLock<Box<[bool]>>,

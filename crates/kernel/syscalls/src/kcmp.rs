@@ -30,7 +30,7 @@ fn object(t: &Task, kind: i32, index: u64) -> Result<usize, Errno> {
         KCMP_FILES => at(&t.fds().ok_or(gone)?),
         KCMP_FS => at(&t.fs().ok_or(gone)?),
         KCMP_SIGHAND => at(&t.group.handlers()),
-        // Nobody has one: I/O priorities are a thread's own.
+        // There is none: I/O priorities are a thread's own.
         KCMP_IO => 0,
         KCMP_SYSVSEM => t.sem_undo.lock().as_ref().map_or(0, at),
         _ => return Err(Errno::EINVAL),

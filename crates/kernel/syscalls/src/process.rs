@@ -46,7 +46,7 @@ pub fn vfork(c: &mut Current) -> SysResult {
 /// CLONE_INTO_CGROUP.
 const INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// The control group whose directory is open as `fd`; EBADF for anything else.
+/// The control group with a directory that is open as `fd`; EBADF for anything else.
 pub(crate) fn group_of(c: &Current, fd: i32) -> Result<Arc<cgroup::Cgroup>, Errno> {
     let file = c.file(fd)?;
     let path = file.path.as_ref().ok_or(Errno::EBADF)?;

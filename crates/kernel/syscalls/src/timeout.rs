@@ -36,7 +36,7 @@ impl Timeout {
         Ok(Timeout { at, micro: false, deadline })
     }
 
-    /// A `struct timeval`, whose microseconds need not be normalised.
+    /// A `struct timeval` with microseconds that need not be normalised.
     pub fn timeval(c: &Current, at: Ptr) -> Result<Timeout> {
         if at.is_null() {
             return Ok(Timeout { at, micro: true, deadline: None });

@@ -1,5 +1,5 @@
-//! /sys/devices/virtual/block: the loop devices of the reader's container, which /sys/block, /sys/class/block and /sys/dev/block
-//! lead to. losetup(8), lsblk(8) and umount(8) read it.
+//! /sys/devices/virtual/block: the loop devices of the reader's container. /sys/block, /sys/class/block and
+//! /sys/dev/block have links to them. losetup(8), lsblk(8) and umount(8) read it.
 
 use abi::{Errno, Result};
 use kernfs::{At, Child, Entry, Names, What, dir, line, link, text};
@@ -10,7 +10,7 @@ const SECTOR: u64 = 512;
 /// Major number of loop devices.
 const MAJOR: u32 = 7;
 
-/// The directory of a device, whose number is `At::n`.
+/// The directory of the device with number `At::n`.
 static DEVICE: Entry = Entry { name: "loop", mode: 0o555, what: What::Dir(&IN_DEVICE, Some(&Attached)) };
 static IN_DEVICE: [Entry; 14] = [
     text("alignment_offset", |_| line(0)),

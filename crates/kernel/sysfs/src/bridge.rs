@@ -1,5 +1,5 @@
-//! What directories of /sys/class/net have of bridges and their ports, as brctl(8) reads it: `bridge` and `brif` of a bridge, `brport`
-//! of a port. There is no spanning tree, so what describes one never changes, and ports have no numbers.
+//! The files of bridges and their ports below /sys/class/net, as brctl(8) reads them: `bridge` and `brif` of a bridge,
+//! `brport` of a port. There is no spanning tree, so the files about it never change, and ports have no numbers.
 
 use crate::net::{colons, index_of, own};
 use abi::{Errno, Result};

@@ -1,5 +1,5 @@
-//! /sys/devices/system/cpu/cpuN/cache: the processor's caches as the processor itself describes them. Like the topology,
-//! every processor is a core of its own here: caches of the last level are shared by all, others by none.
+//! /sys/devices/system/cpu/cpuN/cache: the processor's caches as the processor itself describes them. Every processor
+//! is a core of its own, as in the topology. All processors share the caches of the last level, and no others.
 
 use crate::{every, me, number, online};
 use abi::{Errno, Result};
@@ -37,7 +37,7 @@ fn is_last(at: &At) -> Result<bool> {
     Ok(of(at)?.level > 2)
 }
 
-/// The processor whose directory it is in.
+/// The processor of this directory.
 fn processor<'a>(at: &At<'a>) -> At<'a> {
     At {
         fs: at.fs,
@@ -50,7 +50,7 @@ fn processor<'a>(at: &At<'a>) -> At<'a> {
     }
 }
 
-/// The caches of the processor whose number is `At::n`.
+/// The caches of the processor with number `At::n`.
 pub(crate) struct Caches;
 
 fn one(at: &At, i: usize) -> Child {

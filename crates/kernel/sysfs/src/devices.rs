@@ -30,7 +30,7 @@ static ALL: [Device; 11] = [
     device("tty", "tty", (5, 0), Some(0o666)),
 ];
 
-/// The directory of a device, whose place in the table is `At::n`.
+/// The directory of the device at place `At::n` of the table.
 static DEVICE: Entry = dir("device", &IN_DEVICE);
 static IN_DEVICE: [Entry; 3] = [
     text("dev", |at| {

@@ -1,4 +1,4 @@
-//! The part of sysfs that programs look at to size themselves. See sysfs(5).
+//! The part of sysfs that programs read to find out about processors, memory and devices. See sysfs(5).
 
 #![forbid(unsafe_code)]
 

@@ -92,7 +92,7 @@ pub(crate) fn index_of(at: &At) -> u32 {
     at.n as u32
 }
 
-/// The interface whose number the directory has.
+/// The interface with the number of the directory.
 fn link(at: &At) -> Result<Interface> {
     let net = at.nsproxy().net.interfaces();
     net.links.iter().find(|link| i64::from(link.index) == at.n).cloned().ok_or(Errno::ENOENT)

@@ -162,7 +162,7 @@ impl<T: Object> Ids<T> {
         Ok(o.clone())
     }
 
-    /// Nobody finds the object by its key any more.
+    /// The object cannot be found by its key any more.
     pub fn forget_key(&mut self, key: i32) {
         self.keys.remove(&key);
     }

@@ -1,10 +1,10 @@
 //! System V IPC: shared memory, semaphore sets, message queues. See sysvipc(7).
 //!
-//! An [`IpcNamespace`] holds three tables of objects under ids and keys; everything is reached through it. The
-//! calling task is seen through `vfs::Caller`; what needs its address space (shmat, shmdt) is done above.
+//! An [`IpcNamespace`] holds three tables of objects under ids and keys; everything is reached through it. The calling
+//! task is seen through `vfs::Caller`. The crates above do the work that needs its address space (shmat, shmdt).
 //!
-//! Locks: a table, then an object's state; both are leaves to everybody else, but the end of a mapping takes the
-//! table of segments, so nothing may be mapped or unmapped under it.
+//! Locks: a table, then an object's state. Both are leaves for other crates. But the end of a mapping takes the table
+//! of segments, so nothing may be mapped or unmapped under it.
 //!
 //! Limits: besides Linux's own (/proc/sys/kernel), the bytes of all messages and the number of all semaphores of a
 //! namespace are bounded, because they live in the sentry.
@@ -108,7 +108,7 @@ impl IpcNamespace {
         IpcNamespace::with(user_ns, memfds, Limits::default(), Arc::default())
     }
 
-    /// Another one, whose messages count together with those of this one.
+    /// Another one; its messages count together with those of this one.
     pub fn beside(&self, user_ns: Arc<UserNamespace>) -> Arc<IpcNamespace> {
         IpcNamespace::with(user_ns, self.memfds.clone(), Limits::default(), self.msg_bytes.clone())
     }
@@ -156,7 +156,7 @@ fn nr(doer: &Doer) -> Option<i32> {
     doer.as_ref().map(|pid| pid.nr())
 }
 
-/// What somebody in a PID namespace calls a process; 0 for none or one that cannot be seen.
+/// The number of a process in a PID namespace; 0 for none or one that cannot be seen there.
 fn vnr(doer: &Doer, ns: Option<&PidNamespace>) -> i32 {
     doer.as_ref().zip(ns).map_or(0, |(pid, ns)| pid.nr_in(ns))
 }

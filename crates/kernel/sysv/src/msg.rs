@@ -59,7 +59,7 @@ struct State {
     perm: Perm,
     messages: VecDeque<Message>,
     removed: bool,
-    /// Who sent and received last; the numbers in `ds` stay 0.
+    /// The processes that sent and received last; the numbers in `ds` stay 0.
     sender: Doer,
     receiver: Doer,
     ds: MsqidDs,
@@ -254,7 +254,7 @@ impl IpcNamespace {
         ([int(pool), int(map), int(max), int(mnb), int(mni), 16, int(tql), 0xffff], t.highest())
     }
 
-    /// /proc/sysvipc/msg, for somebody in this PID namespace.
+    /// /proc/sysvipc/msg, as seen from this PID namespace.
     pub fn msg_table(&self, ns: &PidNamespace) -> String {
         let mut out = String::from(
             "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      \

@@ -28,7 +28,7 @@ pub struct IpcPerm {
 pub struct Perm {
     /// The whole id.
     pub id: i32,
-    /// Key, IPC_PRIVATE when nobody can look it up.
+    /// Key, IPC_PRIVATE when it cannot be looked up.
     pub key: i32,
     /// Owner.
     pub uid: u32,

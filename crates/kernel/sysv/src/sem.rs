@@ -1,8 +1,8 @@
 //! Semaphore sets. See semget(2), semop(2), semctl(2).
 //!
-//! An array of operations happens at once or not at all: whoever cannot go on waits for the set to change and tries
-//! again. Adjustments of SEM_UNDO are kept in the set under the number of the [`UndoList`] they belong to, which
-//! the threads of a process share and whose end applies them.
+//! An array of operations happens at once or not at all: a thread that cannot go on waits for the set to change and
+//! tries again. The set keeps adjustments of SEM_UNDO under the number of their [`UndoList`]. The threads of a process
+//! share that list, and its end applies the adjustments.
 
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
@@ -77,7 +77,7 @@ struct State {
     ctime: i64,
     removed: bool,
     undo: HashMap<u64, Vec<i16>>,
-    /// Who waits: a number, the semaphore in the way, and whether for zero.
+    /// The waiting threads: a number, the semaphore in the way, and whether for zero.
     waiting: Vec<(u64, u16, bool)>,
 }
 
@@ -349,7 +349,7 @@ impl IpcNamespace {
         })
     }
 
-    /// Number of semaphores, for those who are about to set all.
+    /// Number of semaphores, for callers that are about to set all.
     pub fn sem_count(&self, id: i32) -> Result<usize> {
         Ok(self.sem.lock().find(id)?.count)
     }

@@ -1,8 +1,8 @@
 //! Shared memory segments. See shmget(2), shmop(2), shmctl(2).
 //!
 //! A segment is a file in memory (tmpfs), which the host maps; each shmat(2) opens it anew with the rights it asked
-//! for. Each mapping of such an open file counts itself ([`MappedFile`]), so that fork, exec, exit and munmap need nothing
-//! here. The last one to go takes a removed segment with it.
+//! for. Each mapping of such an open file counts itself ([`MappedFile`]), so fork, exec, exit and munmap need no code
+//! here. A removed segment ends with its last mapping.
 
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
@@ -54,7 +54,7 @@ struct State {
     dtime: i64,
     ctime: i64,
     last: Doer,
-    /// IPC_RMID was called: it goes with the last who has it attached.
+    /// IPC_RMID was called: the segment goes with its last attachment.
     removed: bool,
     locked: bool,
 }
@@ -76,7 +76,7 @@ impl Object for Segment {
 }
 
 impl Segment {
-    /// With the processes as somebody in this PID namespace calls them.
+    /// With process IDs as seen from this PID namespace.
     fn show(&self, ns: Option<&PidNamespace>) -> ShmidDs {
         let s = self.state.lock();
         let mut perm = s.perm.show();
@@ -175,7 +175,7 @@ impl IpcNamespace {
                     return Err(Errno::ENOSPC);
                 }
                 if flags & HUGETLB != 0 {
-                    // There are no huge pages, for those who may have some.
+                    // There are no huge pages, for callers that may have some.
                     let creds = cx.creds();
                     let may = creds.capable(Cap::IPC_LOCK) || creds.in_group(HUGETLB_GROUP);
                     return Err(if may { Errno::ENOMEM } else { Errno::EPERM });
@@ -322,7 +322,7 @@ impl IpcNamespace {
         ([t.len() as u64, pages, 0, 0, 0, 0], t.highest())
     }
 
-    /// /proc/sysvipc/shm, for somebody in this PID namespace.
+    /// /proc/sysvipc/shm, as seen from this PID namespace.
     pub fn shm_table(&self, ns: &PidNamespace) -> String {
         let mut out = String::from(
             "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \

@@ -17,7 +17,7 @@ impl Task {
         self.user_seen.fetch_max(ns, Relaxed).max(ns)
     }
 
-    /// User time of the thread at its last reading, in nanoseconds, for those who cannot ask.
+    /// User time of the thread at its last reading, in nanoseconds, for callers that cannot ask.
     pub fn last_user_time(&self) -> u64 {
         self.user_seen.load(Relaxed)
     }

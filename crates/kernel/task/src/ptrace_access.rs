@@ -1,4 +1,4 @@
-//! Who may look into whom; see ptrace(2), "Ptrace access mode checking".
+//! The right of a process to look into another; see ptrace(2), "Ptrace access mode checking".
 
 use crate::task::Task;
 use mm::Mm;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use user_ns::UserNamespace;
 
-/// Whose ids of the caller count.
+/// The IDs of the caller that count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// PTRACE_MODE_FSCREDS: files of /proc.

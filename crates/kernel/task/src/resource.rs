@@ -1,9 +1,10 @@
 //! What a thread uses at every call and others look at now and then: memory, descriptor table, file system context.
 //!
-//! The thread's half is a [`ThreadHandle`] in `Current`, read without a lock; the others' half is a [`TaskSlot`] in `Task`. Both name the same
-//! object. The rule that keeps them alike: only the thread itself changes either, with [`ThreadHandle::replace`] or
-//! [`ThreadHandle::give_up`], which change both. So the thread's half is never stale, and nobody has to be told of a change.
-//! Calls as fstat(2) thus take no lock and write to no reference count that other threads write to.
+//! The thread's half is a [`ThreadHandle`] in `Current`, read without a lock; the others' half is a [`TaskSlot`] in
+//! `Task`. Both name the same object. The rule that keeps them alike: only the thread itself changes either, with
+//! [`ThreadHandle::replace`] or [`ThreadHandle::give_up`], which change both. So the thread's half is never stale, and
+//! a change needs no notification. Calls as fstat(2) thus take no lock and write to no reference count that other
+//! threads write to.
 
 use ranked::RwLock;
 use std::ops::Deref;
@@ -52,7 +53,7 @@ impl<T: Shared> Handle for InUse<T> {
 }
 
 impl<H: Handle> ThreadHandle<H> {
-    /// Of a thread whose task was made with the same object.
+    /// Of a thread with a task that was made with the same object.
     pub(crate) fn new(handle: H) -> ThreadHandle<H> {
         ThreadHandle(handle)
     }

@@ -1,4 +1,5 @@
-//! The vDSO of a program whose time namespace has offsets: its clocks are the host's, so its functions are made to ask the kernel.
+//! The vDSO of a program in a time namespace with offsets: its clocks are the host's, so its functions are made to ask
+//! the kernel.
 //!
 //! The image is the guest's to change, and so is what is read here: nothing outside of the image is written, and nothing of it
 //! is believed.

@@ -1,6 +1,6 @@
-//! What threads that have nothing to do with each other cost each other: every thread works on files of its own in
-//! a directory that all share. One line per operation: nanoseconds with one thread, and with two,
-//! four, ... up to one per CPU. Without contention the figures of a line are the same.
+//! The slowdown that independent threads cause each other: every thread works on files of its own in a directory that
+//! all share. One line per operation: nanoseconds with one thread, and with two, four, ... up to one per CPU. Without
+//! contention the figures of a line are the same.
 //!
 //! `cargo bench -p tmpfs --bench scaling [-- OPERATION...]`
 

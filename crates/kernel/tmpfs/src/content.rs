@@ -1,11 +1,11 @@
-//! The bytes of a regular file: pages on the heap while the file is small and nobody maps it, a file in the host's
-//! memory afterwards, or still the unchanged lower file. An instance with a file of the host for its data
-//! ([`FileStore`](crate::FileStore)) keeps pages there instead of on the heap, however large a file is; the pages of a
-//! file that is mapped stay reserved there, for the host to count.
+//! The bytes of a regular file: pages on the heap while the file is small and not mapped, a file in the host's memory
+//! afterwards, or still the unchanged lower file. An instance with a file of the host for its data
+//! ([`FileStore`](crate::FileStore)) keeps pages there instead of on the heap, for files of any size. The pages of a
+//! mapped file stay reserved there, so that the host counts them.
 //!
-//! Holes stay holes in all of them. The instance's limit is charged per page; for memory files the host's block count
-//! is what is charged. Writes to them are estimated, and mappings fill pages without the kernel's knowledge, so the
-//! instance measures such files before it refuses anything ([`TmpFs::settle`]).
+//! Holes stay holes in all of them. The instance's limit is charged per page; memory files are charged by the host's
+//! block count. Writes to them are estimated, and mappings fill pages without the kernel's knowledge, so the instance
+//! measures such files before it refuses anything ([`TmpFs::settle`]).
 
 use crate::filestore::Extents;
 use crate::fs::TmpFs;
@@ -126,7 +126,7 @@ impl Content {
             return None;
         }
         match &self.store {
-            // The file of an overlay holds the data of all its files: it is lent to nobody.
+            // The file of an overlay holds the data of all its files, so it is never lent.
             Store::Heap(_) | Store::Disk(_) => None,
             Store::Mem(m) => Some(Loan { fd: m.reader()?, after: None }),
             Store::Lower(l) => l.lend(cx, off, len),

@@ -138,7 +138,7 @@ impl Dir {
         }
     }
 
-    /// Names of the lower directory that nobody has looked up.
+    /// Names of the lower directory that have not been looked up.
     pub fn unseen(&mut self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
         if self.settled {
             return Ok(Vec::new());
@@ -230,8 +230,8 @@ impl Dir {
             return;
         }
         self.entries.retain(|_, e| match e {
-            // A cache drops what only it holds. With the lock held nobody else comes by a reference; one that goes
-            // meanwhile only means that the node stays.
+            // A cache drops what only it holds. While the lock is held no new reference can be made. A reference that
+            // goes meanwhile only means that the node stays.
             Entry::Node(n, 0) => {
                 Arc::strong_count(n) > names.get(&n.ino).copied().unwrap_or(1) || !n.is_clean()
             }

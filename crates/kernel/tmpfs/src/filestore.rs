@@ -1,7 +1,8 @@
 //! One file of the host that keeps the data of an instance's files.
 //!
-//! Pages are handed out from a map of free ranges. A free page is a hole of the file and reads as zeros: what is given back
-//! is punched first. So the blocks of the file are those of the data in it, and a new page needs no clearing.
+//! Pages are handed out from a map of free ranges. A free page is a hole of the file and reads as zeros, because pages
+//! are punched when they are given back. So the blocks of the file are those of the data in it, and a new page needs no
+//! clearing.
 //!
 //! The file is never lent to the guest: one descriptor of it gives access to the data of every file. Files that are mapped
 //! are copied to memory files of their own ([`crate::memfile`]).

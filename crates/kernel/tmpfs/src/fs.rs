@@ -50,7 +50,7 @@ pub struct TmpFs {
     /// Bytes that inodes and extended attributes count for.
     space: AtomicU64,
     max_space: AtomicU64,
-    /// Memory files whose charge is a guess.
+    /// Memory files with an estimated charge.
     inexact: Mutex<Vec<Weak<MemFile>>, { rank::TMPFS_INEXACT }>,
     root: Mutex<Option<Arc<Node>>>,
     /// Files without a name that may be in use, and may have their content below.
@@ -231,7 +231,7 @@ impl TmpFs {
         if self.room() < pages { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
-    /// Puts a memory file on the list of those whose charge is a guess.
+    /// Puts a memory file on the list of those with an estimated charge.
     pub(crate) fn to_measure(&self, file: &Arc<MemFile>) {
         if !self.limited() {
             return;
@@ -243,7 +243,7 @@ impl TmpFs {
         list.push(Arc::downgrade(file));
     }
 
-    /// Measures all memory files whose charge is a guess.
+    /// Measures all memory files with an estimated charge.
     pub(crate) fn settle(&self) {
         if !self.limited() {
             return;
@@ -271,7 +271,7 @@ impl TmpFs {
         }
     }
 
-    /// The last name of a node is gone; it may have its content below while somebody has it open.
+    /// The last name of a node is gone; its content may still be below while it is open.
     pub(crate) fn note_orphan(&self, node: &Node) {
         let below = || matches!(&node.body, Body::File(content) if content.read().lower().is_some());
         if !self.has_layers() || !below() {

@@ -304,7 +304,7 @@ impl DirInode for Node {
                 to.dir()?.remove(new_name);
                 to.dropped(d);
             }
-            // Both names change while vfs holds both directories: nobody sees the state in between.
+            // Both names change while vfs holds both directories, so no other thread sees the state in between.
             to.dir()?.put(new_name, src.clone());
             match whiteout {
                 Some(whiteout) => self.dir()?.replace(name, whiteout),

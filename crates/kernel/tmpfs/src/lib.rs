@@ -1,9 +1,8 @@
 //! tmpfs: files in memory. See tmpfs(5).
 //!
-//! A tree may start as a view of read-only layers ([`lower`]): names that a
-//! directory does not hold itself are looked for there, and regular files keep
-//! their content there until they are first changed. What the layers are, crate
-//! `overlay` knows; a plain tmpfs has none.
+//! A tree may start as a view of read-only layers ([`lower`]): names that a directory does not hold itself are looked
+//! for there, and regular files keep their content there until they are first changed. The crate `overlay` provides the
+//! layers; a plain tmpfs has none.
 //!
 //! Neighbours: implements `vfs`'s traits; `hostsys::fs` for memory files.
 //! Locks, outermost first: directory (`Node::dir`), content, meta. Under the

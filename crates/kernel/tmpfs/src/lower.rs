@@ -1,4 +1,5 @@
-//! What a tree in memory may be a view of until it is changed. The crate of the overlay implements these traits.
+//! Traits for the lower objects that a tree in memory is a view of until it is changed. The crate `overlay` implements
+//! them.
 
 use crate::fs::TmpFs;
 use crate::node::Node;
@@ -95,7 +96,7 @@ pub struct View {
     pub inode: Box<dyn LowerInode>,
 }
 
-/// Forgets nodes below `root` that nobody uses and that are still as the layers have them.
+/// Drops nodes below `root` that are not in use and that are still as the layers have them.
 pub(crate) fn trim(root: Arc<Node>) {
     let mut todo = vec![root];
     let mut order = Vec::new();

@@ -1,16 +1,13 @@
-//! Content in a file of the host's memory, from the moment somebody maps it.
+//! Content in a file of the host's memory, from the first mapping on.
 //!
-//! A mapping must not carry more rights than its open file has: whoever holds
-//! a writable descriptor can map it writable. So there are two descriptors, and
-//! the read-only one needs a file with a name to be opened by: in the directory
-//! given to [`MemFiles::new`], which nobody else sees. The name also allows
-//! closing the descriptors of files that have not been used for long: the
-//! sentry may not hold more than some thousands. Without the directory, and for
-//! files that can be sealed, the content lives in a memfd whose only descriptor
-//! stays open.
+//! A mapping must not carry more rights than its open file has: a process that holds a writable descriptor can map it
+//! writable. So there are two descriptors. The read-only one needs a file with a name to be opened by. That name is in
+//! the directory given to [`MemFiles::new`], which no other code sees. The name also allows closing the descriptors of
+//! files that have not been used for long: the sentry may not hold more than some thousands. Without the directory, and
+//! for files that can be sealed, the content lives in a memfd with one descriptor, which stays open.
 //!
-//! Locks: an instance's list of files to measure, a file's charge, `FILES`, a file's descriptors; all are leaves to
-//! everybody else.
+//! Locks: an instance's list of files to measure, a file's charge, `FILES`, a file's descriptors; all are leaves for
+//! other modules.
 
 use crate::fs::TmpFs;
 use abi::{Errno, Result};
@@ -26,10 +23,10 @@ const MAX_OPEN: usize = 6000;
 
 /// The memory files of a kernel.
 pub struct MemFiles {
-    /// Of the file systems whose files they are, and of the kernel's others.
+    /// Of the file systems that own the files, and of the kernel's others.
     pub device_numbers: Arc<DeviceNumbers>,
     dir: Option<OwnedFd>,
-    /// Files with a name, whose descriptors can be had again.
+    /// Files with a name: their descriptors can be opened again.
     named: Mutex<Vec<Weak<MemFile>>>,
     /// Descriptors open on them.
     open: Arc<AtomicUsize>,
@@ -68,7 +65,7 @@ struct Descriptors {
 enum Place {
     /// In the directory: opened as needed.
     Named(Vec<u8>, Mutex<Descriptors>),
-    /// A memfd, whose descriptor stays open as long as the file lives; charged to a user where it can be sealed.
+    /// A memfd. Its descriptor stays open as long as the file lives. It is charged to a user where it can be sealed.
     Pinned(
         Arc<OwnedFd>,
         #[expect(dead_code, reason = "counts as long as the file lives")] Option<quota::Charge>,

@@ -196,7 +196,7 @@ impl Node {
         }
     }
 
-    /// The lower inode says the same: the node may be forgotten when nobody uses it.
+    /// The lower inode says the same: the node may be dropped when it is not in use.
     pub(crate) fn is_clean(&self) -> bool {
         !self.changed.load(Ordering::Relaxed)
             && match &self.body {

@@ -80,8 +80,8 @@ impl Options {
         Ok(o)
     }
 
-    /// The same for somebody who mounts: the root belongs to whoever that is, and IDs are those of the user namespace. EINVAL for
-    /// one that it does not have.
+    /// The same for a task that mounts: the root belongs to the task's user, and IDs are those of its user namespace.
+    /// EINVAL for one that it does not have.
     pub fn parse_for(creds: &Credentials, text: &[u8]) -> Result<Options> {
         let mut o = Options { uid: u32::MAX, gid: u32::MAX, ..Options::default() };
         o.update(text)?;

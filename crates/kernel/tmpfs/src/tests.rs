@@ -504,8 +504,8 @@ fn umount_and_those_that_begin_to_use_the_mount() {
     // It can be used again after an attempt that failed.
     drop((hold(), held));
     assert_eq!(umount(), Ok(()));
-    // What begins now finds the directory below; who is in the mount already, as with a working directory that a thread has
-    // just given up, goes on there.
+    // A walk that begins now finds the directory below. A thread that is in the mount already, by a working directory
+    // that it has just given up, goes on there.
     assert!(hold().0 != top);
     let inside = walk::lookup_held(&e.cx, &view, &Start::At(top.clone()), b".", Lookup::FOLLOW).unwrap();
     assert!(inside.0 == top);

@@ -1,12 +1,12 @@
-//! The walk that tells how a tree differs from the layers below it; see crate [`changes`].
+//! The walk that reports the differences between a tree and the layers below it; see crate [`changes`].
 //!
 //! Directories are entered one after the other, without recursion. No lock is held while a record is passed on. The
-//! caller sees to it that programs rest: what changes meanwhile is told or not.
+//! caller stops the programs meanwhile; otherwise a concurrent change may or may not be reported.
 //!
-//! A node is *in place* while it has the name, in the directory, that the layers have it under. Only of those the
-//! layers' own object can be named instead of sending all of it. Where the layers are to show the changes themselves,
-//! whatever is not in place first takes what it still has below: the kernel goes on to use it after the layers have
-//! changed.
+//! A node is *in place* while it has the same name in the same directory as in the layers. Only for a node in place can
+//! the stream refer to the layers' object instead of sending all of it. When the layers will be changed (a write-back),
+//! a node that is not in place first copies the content that it still has below, because the kernel uses it after the
+//! layers have changed.
 
 use crate::content::{Need, PAGE};
 use crate::fs::TmpFs;

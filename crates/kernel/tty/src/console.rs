@@ -1,4 +1,4 @@
-//! A terminal whose master end is the sentry: how the user's terminal reaches the sandbox.
+//! A terminal with the sentry at its master end: the way from the user's terminal to the sandbox.
 
 use crate::devpts::Devpts;
 use crate::files::{MasterFile, SlaveFile};
@@ -33,9 +33,9 @@ pub struct ConsolePty {
 }
 
 impl ConsolePty {
-    /// A pair in the devpts instance at /dev/pts of `view`, or in one that nobody can see where there is none.
-    /// The file is the slave, opened for reading and writing; it is the controlling terminal of the
-    /// caller's session, with the caller's group in the foreground.
+    /// A pair in the devpts instance at /dev/pts of `view`, or in a hidden instance where there is none. The file is
+    /// the slave, opened for reading and writing; it is the controlling terminal of the caller's session, with the
+    /// caller's group in the foreground.
     pub fn open(
         cx: &dyn Caller,
         view: &FsView,

@@ -1,4 +1,4 @@
-//! What opening the terminal devices does.
+//! Opening the terminal devices.
 
 use crate::devpts::{Node, Root, SLAVE_MAJOR};
 use crate::files::SlaveFile;

@@ -89,8 +89,8 @@ fn now() -> Timespec {
 }
 
 impl Devpts {
-    /// An instance for mount(2) options; its terminals know of sessions through `jobs`.
-    /// IDs are those of the user namespace of who mounts.
+    /// An instance for mount(2) options; its terminals know of sessions through `jobs`. IDs are those of the mounter's
+    /// user namespace.
     pub fn new(jobs: Arc<dyn JobControl>, cx: &dyn Caller, options: &[u8]) -> Result<Arc<Devpts>> {
         let mut options = parse(options)?;
         let creds = cx.creds();

@@ -129,7 +129,7 @@ fn jobs(pty: &Arc<Pty>, side: Side, cx: &dyn Caller, mem: Mem<'_>, cmd: u32, arg
             }
         }
         libc::TIOCSCTTY => set_controlling(pty, cx, arg),
-        // A master is nobody's terminal.
+        // A master is not a controlling terminal.
         libc::TIOCNOTTY if side == Side::Master => Err(Errno::ENOTTY),
         libc::TIOCNOTTY => give_up(pty, cx),
         _ => return None,

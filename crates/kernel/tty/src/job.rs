@@ -1,4 +1,4 @@
-//! What terminals must know of sessions and process groups.
+//! The view of sessions and process groups that terminals need.
 
 use crate::pty::Pty;
 use abi::Signal;
@@ -14,7 +14,7 @@ pub trait JobControl: Send + Sync {
     fn pgrp_in_session(&self, pgid: i32, sid: i32) -> bool;
     /// The session of a process group, if the group exists.
     fn session_of(&self, pgid: i32) -> Option<i32>;
-    /// True for a process group whose stops nobody would notice.
+    /// True for a process group without a parent in its session that could continue it after a stop.
     fn is_orphaned(&self, pgid: i32) -> bool;
     /// Controlling terminal of a session.
     fn terminal(&self, sid: i32) -> Option<Arc<Pty>>;

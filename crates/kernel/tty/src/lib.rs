@@ -1,8 +1,7 @@
 //! Terminals: pseudoterminal pairs, their line discipline, devpts, /dev/tty.
 //!
-//! [`ldisc`] is pure; [`Pty`] is the pair with its locks and queues; processes reach it
-//! through the files of `files`, the sentry through a [`ConsolePty`]. What a terminal must
-//! know of sessions and process groups comes through [`JobControl`].
+//! [`ldisc`] is pure. [`Pty`] is the pair with its locks and queues. Processes reach it through the files of `files`,
+//! the sentry through a [`ConsolePty`]. A terminal learns of sessions and process groups through [`JobControl`].
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,8 @@
 //! A pseudoterminal pair: the state behind its master and slave files.
 //!
-//! What the master writes is queued, then typed into the line discipline while that has
-//! room; what the slave writes goes through it into the output the master reads.
-//! Lock: `inner`, a leaf; queues are notified and signals sent after it is released.
-//! A checkpoint keeps the line discipline, buffers, window size, session and group.
+//! Input from the master is queued, then typed into the line discipline while that has room. Output of the slave goes
+//! through the line discipline into the buffer that the master reads. Lock: `inner`, a leaf; queues are notified and
+//! signals sent after it is released. A checkpoint keeps the line discipline, buffers, window size, session and group.
 
 use crate::devpts::Devpts;
 use crate::ioctl::Side;
@@ -23,7 +22,7 @@ use wait::{Events, WaitQueue};
 
 /// Output beyond this much unread makes the slave wait.
 const OUT_LIMIT: usize = 16 << 10;
-/// Input beyond this much that nobody reads makes the master wait.
+/// The master waits when this much input has not been read.
 const IN_LIMIT: usize = 16 << 10;
 /// Bytes that Linux's line discipline of a master holds (N_TTY_BUF_SIZE).
 const MASTER_BUFFER: usize = 4096;
@@ -107,7 +106,7 @@ impl Pty {
         })
     }
 
-    /// Runs a change, then feeds the line discipline, wakes who can go on and sends signals.
+    /// Runs a change, then feeds the line discipline, wakes threads that can go on and sends signals.
     pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Inner, &mut Effects) -> R) -> R {
         let mut i = self.inner.lock();
         let mut fx = Effects::default();
@@ -138,7 +137,7 @@ impl Pty {
         r
     }
 
-    /// The master writes: somebody types.
+    /// The master writes: input is typed.
     pub(crate) fn type_in(&self, data: &[u8]) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
@@ -294,7 +293,7 @@ impl Pty {
         Err(Errno::ERESTARTSYS)
     }
 
-    /// Becomes the controlling terminal of the caller's session, whose group comes to the foreground.
+    /// Becomes the controlling terminal of the caller's session; the caller's group comes to the foreground.
     pub(crate) fn take_session(self: &Arc<Self>, cx: &dyn Caller) {
         {
             let mut i = self.inner.lock();
@@ -495,7 +494,7 @@ impl Inner {
 }
 
 impl Pty {
-    /// The leader of session `sid`, whose controlling terminal this is, has ended.
+    /// The leader of session `sid`, which has this controlling terminal, has ended.
     pub fn session_leader_left(&self, sid: i32) {
         if self.inner.lock().session != sid {
             return;

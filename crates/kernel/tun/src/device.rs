@@ -1,4 +1,4 @@
-//! The interfaces that programs made, and who may use them.
+//! The interfaces that programs made, and the users that may attach to them.
 
 use crate::names;
 use crate::packet::Framing;
@@ -52,7 +52,7 @@ pub(crate) struct Tuns {
     devices: Mutex<HashMap<u32, Arc<Tun>>, { rank::TUN_DEVICES }>,
 }
 
-/// An interface whose other end is a file.
+/// An interface with a file as its other end.
 pub(crate) struct Tun {
     pub link: Arc<Iface>,
     pub queue: Arc<QueueDevice>,
@@ -146,7 +146,7 @@ impl Tuns {
         state.flags = state.flags & !OWN | wanted.flags & OWN;
         drop(state);
         self.apply_offload(&tun);
-        // What was sent while nobody had the interface is lost.
+        // Packets sent while no file was attached are lost.
         while tun.queue.pop().is_some() {}
         *tun.reader.0.lock() = Some(queue.clone());
         Ok(tun)

@@ -1,12 +1,12 @@
-//! /dev/net/tun: interfaces whose other end is a program. See tun(4) of Linux's networking documentation.
+//! /dev/net/tun: interfaces with a program as their other end. See tun(4) of Linux's networking documentation.
 //!
 //! A file of the device names an interface by TUNSETIFF. The interface is a link of the namespace's stack; frames that the stack
 //! sends wait in a [`netstack::links::QueueDevice`] for read(2), and write(2) gives the stack a frame that it receives. IFF_TUN
 //! interfaces carry IP packets, IFF_TAP interfaces Ethernet frames.
 //!
-//! Neighbours: `netstack` (the links), `socket` (the namespace that owns the stack), `vfs` (files and drivers).
-//! Lock order: the table of devices, then a device's state, then the stack's locks. What a device notifies is a leaf, because the
-//! stack sends with locks held. A checkpoint keeps a device's name, flags, owner and group.
+//! Neighbours: `netstack` (the links), `socket` (the namespace that owns the stack), `vfs` (files and drivers). Lock
+//! order: the table of devices, then a device's state, then the stack's locks. The wait queue that a device notifies is
+//! a leaf, because the stack sends with locks held. A checkpoint keeps a device's name, flags, owner and group.
 
 #![forbid(unsafe_code)]
 
@@ -27,8 +27,8 @@ use vfs::file::devices::{Devices, Opened};
 const MAJOR: u32 = 10;
 const MINOR: u32 = 200;
 
-/// Registers the driver, whose interfaces are those of `net`. `inside` says whether a caller is in that namespace: in others the
-/// device is not there (ENODEV).
+/// Registers the driver; its interfaces are those of `net`. `inside` says whether a caller is in that namespace: in
+/// others the device is not there (ENODEV).
 pub fn register(
     devices: &Devices,
     net: &Arc<NetNamespace>,

@@ -1,12 +1,12 @@
-//! Which files have a twin ([`platform::Twin`]).
+//! The table of files that have a twin ([`platform::Twin`]).
 //!
-//! A file gets one when call sites of its text have raised signals in some processes: for those that will map it, so that they need
-//! raise none. Only files of an image and of a root that is written directly ([`vfs::MapOps::image`]). Whether the file is what it
-//! was is asked before each use: its times and size tell. One that changes is mapped itself again, and may earn another twin when it
-//! has not changed for some time ([`SETTLED`]).
+//! A file gets a twin when call sites of its text have raised signals in some processes. Processes that map the file
+//! later need raise none. Only files of an image and of a root that is written directly have twins
+//! ([`vfs::MapOps::image`]). Before each use the file's times and size are compared. A file that has changed is mapped
+//! itself again. It may get another twin when it has not changed for some time ([`SETTLED`]).
 //!
-//! Where twins are mapped is the address space's to know (`mm::Mm`).
-//! Locks: the table of files, a leaf. A checkpoint keeps nothing: processes find out again.
+//! The address space knows where twins are mapped (`mm::Mm`). Locks: the table of files, a leaf. A checkpoint keeps
+//! nothing; twins are made again.
 
 #![forbid(unsafe_code)]
 
@@ -59,7 +59,7 @@ impl Image {
         host::stat(&*self.file).is_ok_and(|a| same(&a, &self.attr))
     }
 
-    /// Nobody finds the file any more, or it is another one.
+    /// The file cannot be found any more, or it is another one.
     fn is_gone(&self) -> bool {
         host::stat(&*self.file).map_or(true, |a| a.nlink == 0 || !same(&a, &self.attr))
     }
@@ -223,7 +223,7 @@ impl Twins {
             let mut text = vec![0; size];
             // The file may end before its last page does.
             (read(&mut text, offset)? as u64 >= end - offset).then_some(())?;
-            // Nobody changed it meanwhile.
+            // The file did not change meanwhile.
             same(&host::stat(&*fd).ok()?, &attr).then_some(())?;
             let sites: Vec<u64> =
                 sites.iter().filter_map(|s| s.checked_sub(offset)).filter(|s| *s < len).collect();
@@ -233,7 +233,7 @@ impl Twins {
     }
 }
 
-/// Nobody has changed the file for some time.
+/// The file has not changed for some time.
 fn is_settled(file: &OpenFile) -> bool {
     let Some(fd) = file.ops.image_fd() else { return false };
     host::stat(&*fd).is_ok_and(|a| a.ctime.sec.saturating_add(SETTLED) < host::now().sec)

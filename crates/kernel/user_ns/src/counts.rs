@@ -1,4 +1,4 @@
-//! How many namespaces the users of each user namespace have made: /proc/sys/user, namespaces(7).
+//! The number of namespaces that the users of each user namespace have made: /proc/sys/user, namespaces(7).
 //!
 //! A new namespace counts for its maker in the maker's user namespace, for the owner of that in the one around, and so on. Each
 //! count has the limit of its user namespace. In the initial one all users together have a bound as well, since each
@@ -92,7 +92,7 @@ impl Counts {
 #[derive(Debug)]
 pub struct Counted {
     kind: Kind,
-    /// User namespaces, the innermost first, and whom it counts for in each.
+    /// User namespaces, the innermost first, and the user that it counts for in each.
     levels: Vec<(Arc<UserNamespace>, u32)>,
 }
 

@@ -1,8 +1,8 @@
 //! User namespaces, which own capabilities. See user_namespaces(7).
 //!
-//! A capability is held in one namespace: that of the credentials. It counts in this namespace and in those inside of it.
-//! Every other namespace (network, PID, UTS, IPC, mount) belongs to a user namespace, and what may be changed in it is a
-//! question of capabilities there.
+//! A capability is held in one namespace: that of the credentials. It counts in this namespace and in those inside of
+//! it. Every other namespace (network, PID, UTS, IPC, mount) belongs to a user namespace. Capabilities in that user
+//! namespace decide about changes.
 //!
 //! The kernel's own IDs of users and groups are those of the initial namespace (Linux's `kuid_t`). A number becomes one where it
 //! comes in ([`UserNamespace::user`], [`UserNamespace::group`]), and a number again where it goes out
@@ -39,7 +39,7 @@ pub enum Ids {
     Projects,
 }
 
-/// Who makes a user namespace.
+/// The maker of a user namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     /// Effective user ID, as the initial namespace has it.
@@ -132,8 +132,8 @@ impl UserNamespace {
         false
     }
 
-    /// Whether somebody of namespace `from` with effective user ID `euid` has the capabilities here that `held` says they have
-    /// in `from`: as they are here and inside of `from`, and all of them in a namespace that they made themselves.
+    /// Whether a task of namespace `from` with effective user ID `euid` has the capabilities here that `held` says it
+    /// has in `from`: as they are here and inside of `from`, and all of them in a namespace that the task's user made.
     pub fn grants(&self, from: &UserNamespace, euid: u32, held: bool) -> bool {
         let mut at = self;
         loop {
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(ns.set_map(Ids::Users, map, |_, _| true), Err(Errno::EPERM));
         assert_eq!((ns.show_user(1000), ns.user(0), ns.user(1)), (0, Some(1000), None));
         assert!(ns.is_root(1000) && !ns.is_root(0) && !ns.may_setgroups());
-        // Nobody without IDs makes one inside.
+        // A maker without IDs makes none inside.
         assert_eq!(ns.child(2, by(5)).err(), Some(Errno::EPERM));
         ns.set_setgroups(false).unwrap();
         assert_eq!(ns.set_setgroups(true), Err(Errno::EPERM));
@@ -337,7 +337,7 @@ mod tests {
         let ns = top.child(1, by(1000)).unwrap();
         top.set_limit(Kind::Uts, 2);
         let held: Vec<_> = (0..2).map(|_| Counted::new(&ns, 7, Kind::Uts).unwrap()).collect();
-        // They count for the owner of the namespace, and for nobody else.
+        // They count for the owner of the namespace only.
         assert_eq!(Counted::new(&ns, 8, Kind::Uts).err(), Some(Errno::ENOSPC));
         assert_eq!(Counted::new(&top, 1000, Kind::Uts).err(), Some(Errno::ENOSPC));
         assert!(Counted::new(&top, 1001, Kind::Uts).is_ok());

@@ -1,4 +1,4 @@
-//! Who may do what: discretionary access control. See path_resolution(7), capabilities(7).
+//! Discretionary access control: the decisions about rights. See path_resolution(7), capabilities(7).
 
 use crate::acl;
 use crate::file::Caller;

@@ -1,4 +1,4 @@
-//! Objects whose users are counted because something follows from their number.
+//! Objects with counted users, because something follows from their number.
 //!
 //! Tasks use descriptor tables and file system contexts, which end with their last task. Open files and file system
 //! contexts use mounts, which umount(2) leaves alone meanwhile. A user holds an [`InUse`]. Others, as /proc, may hold the
@@ -19,7 +19,7 @@ impl Users {
     }
 }
 
-/// An object whose users are counted.
+/// An object with counted users.
 pub trait Shared {
     /// Its count of users.
     fn users(&self) -> &Users;

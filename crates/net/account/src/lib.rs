@@ -1,7 +1,7 @@
-//! Memory that the packet filters of all namespaces of a kernel take together: rules, sets, lists and tracked connections.
+//! Counts the memory of the packet filters of all namespaces of a kernel: rules, sets, lists and tracked connections.
 //!
-//! Whoever owns the namespaces owns the [`Account`] and hands it to each. What takes memory holds a [`Charge`], which gives it back.
-//! No lock.
+//! The owner of the namespaces owns the [`Account`] and gives it to each. An object that takes memory holds a
+//! [`Charge`], which gives it back. No lock.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A tracked connection, and what a packet knows of it.
+//! A tracked connection, and a packet's reference to it.
 
 use crate::tcp::Tracker;
 use crate::tuple::{Direction, Tuple};

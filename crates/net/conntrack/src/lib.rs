@@ -10,8 +10,8 @@
 //!
 //! # Bounds
 //!
-//! The table holds at most [`Table::max`] entries. A full table gives up entries whose time is over, then those that no answer has
-//! assured; then packets of new connections are dropped. Tuples are hashed with a secret.
+//! The table holds at most [`Table::max`] entries. A full table first drops expired entries, then entries that are not
+//! assured by a reply; then packets of new connections are dropped. Tuples are hashed with a secret.
 //!
 //! # Locks
 //!

@@ -30,7 +30,7 @@ const SWEEP: usize = 4;
 /// Old entries that a full table looks at.
 const EARLY_DROP: usize = 512;
 
-/// Hashes with a secret, so that nobody outside can choose tuples of one bucket.
+/// Hashes with a secret, so that tuples of one bucket cannot be chosen from outside.
 #[derive(Clone)]
 struct Keyed([u8; 16]);
 
@@ -60,7 +60,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table, whose entries count for an account; the secret comes from the kernel's random source.
+    /// An empty table. Its entries count for an account; the secret comes from the kernel's random source.
     pub fn new(secret: [u8; 16], account: Arc<Account>) -> Table {
         let first = u32::from_ne_bytes([secret[0], secret[3], secret[6], secret[9]]);
         Table {
@@ -89,7 +89,7 @@ impl Table {
         allowed
     }
 
-    /// Entries that it holds (`nf_conntrack_count`), those whose time is over not counted.
+    /// Entries that it holds (`nf_conntrack_count`), without expired ones.
     pub fn count(&self, now: u64) -> usize {
         self.sweep(usize::MAX, now);
         self.queue.lock().len()
@@ -191,7 +191,7 @@ impl Table {
         }
     }
 
-    /// Looks at some entries, oldest look first, and drops those that are gone or whose time is over.
+    /// Looks at some entries, oldest look first, and drops those that are gone or expired.
     fn sweep(&self, limit: usize, now: u64) {
         let mut expired = Vec::new();
         let mut queue = self.queue.lock();

@@ -1,4 +1,4 @@
-//! The states of a TCP connection as seen by somebody on the way.
+//! The states of a TCP connection as seen by an observer on the path.
 //!
 //! Sequence numbers are not compared with windows: the tracker behaves as Linux's with nf_conntrack_tcp_be_liberal set.
 
@@ -81,7 +81,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of a segment with these flags (byte 13 of the header); `None` for combinations that nobody sends.
+    /// The kind of a segment with these flags (byte 13 of the header); `None` for combinations that do not occur.
     pub fn of(flags: u8) -> Option<Kind> {
         const FIN: u8 = 1;
         const SYN: u8 = 2;

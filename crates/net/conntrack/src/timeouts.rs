@@ -54,7 +54,7 @@ timeouts! {
     Close = "tcp_timeout_close", 10;
     /// Many retransmissions.
     MaxRetrans = "tcp_timeout_max_retrans", 300;
-    /// Data that nobody acknowledges.
+    /// Data without an acknowledgement.
     Unacknowledged = "tcp_timeout_unacknowledged", 300;
 }
 

@@ -1,4 +1,4 @@
-//! What a packet does to its connection.
+//! The effect of a packet on its connection.
 
 use crate::entry::{Entry, Flow, State, Status};
 use crate::table::Table;

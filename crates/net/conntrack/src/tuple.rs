@@ -48,7 +48,7 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// True for the protocols whose tuples hold an identifier, type and code.
+    /// True for the protocols with an identifier, type and code in their tuples.
     pub fn is_icmp(&self) -> bool {
         matches!(self.protocol, ICMP | ICMPV6)
     }

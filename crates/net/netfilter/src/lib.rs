@@ -25,7 +25,8 @@
 //!
 //! # Bounds
 //!
-//! Connections by `nf_conntrack_max`, deferred actions by count, both dropped above it. Rules are bounded by those who parse them.
+//! Connections by `nf_conntrack_max`, deferred actions by count, both dropped above it. The parsers of rules bound
+//! them.
 
 #![forbid(unsafe_code)]
 

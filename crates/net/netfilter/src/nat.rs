@@ -317,7 +317,7 @@ fn rewrite_error(packet: &mut Packet<'_>, target: &Tuple, manip: Manip) {
         Manip::Dst => {
             packet.set_dst(target.dst);
         }
-        // An error comes from whoever found it; only the translated host's own errors take its address.
+        // An error comes from the host that found it; only the translated host's own errors take its address.
         Manip::Src => {
             packet.set_src(target.src);
         }
@@ -336,7 +336,7 @@ fn rewrite_error(packet: &mut Packet<'_>, target: &Tuple, manip: Manip) {
     message[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Changes one side of a quoted packet, whose transport header may be cut off.
+/// Changes one side of a quoted packet; its transport header may be cut off.
 fn rewrite_quoted(quoted: &mut [u8], side: Manip, ip: IpAddr, port: u16) {
     let (header_len, protocol, address) = match (ip, Ipv4::parse_quoted(quoted), Ipv6::parse_quoted(quoted)) {
         (IpAddr::V4(v4), Some(header), _) => {

@@ -330,7 +330,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Protocols whose headers begin with two ports.
+/// Protocols with headers that begin with two ports.
 pub(crate) fn has_ports(protocol: u8) -> bool {
     /// DCCP, SCTP.
     const OTHERS: [u8; 2] = [33, 132];

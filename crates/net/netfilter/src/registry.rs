@@ -267,7 +267,7 @@ impl Netfilter {
         }
     }
 
-    /// A number that nobody outside can guess.
+    /// A number that cannot be guessed from outside.
     pub fn random(&self) -> u64 {
         self.hash(self.drawn.fetch_add(1, Ordering::Relaxed))
     }

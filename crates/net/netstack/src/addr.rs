@@ -78,7 +78,7 @@ pub fn is_link_local(v6: Ipv6Addr) -> bool {
     v6.segments()[0] & 0xffc0 == 0xfe80
 }
 
-/// True when an address means something on one link only (RFC 4007): who connects to it says which.
+/// True when an address means something on one link only (RFC 4007): a socket that connects to it names the link.
 pub fn needs_scope(ip: IpAddr) -> bool {
     let IpAddr::V6(v6) = ip else { return false };
     is_link_local(v6) || v6.is_multicast() && matches!(v6.segments()[0] & 0xf, 1 | 2)

@@ -18,7 +18,7 @@ impl Stack {
         if address.ip().is_ipv6() && link.disables_v6() {
             return Err(Errno::EACCES);
         }
-        // An interface of IPv6 has no address that is nobody's, a group's, or another host's own.
+        // An interface has no IPv6 address that is unspecified, a group's, or another host's loopback.
         if let IpAddr::V6(v6) = address.ip()
             && (v6.is_unspecified() || v6.is_multicast() || v6.is_loopback() && link.kind != Kind::Loopback)
         {
@@ -104,8 +104,8 @@ impl Stack {
         self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Local)
     }
 
-    /// The interface that an address belongs to: one that has it, or else one whose local network it is in, as 127.9.9.9 is in the
-    /// loopback interface's.
+    /// The interface that an address belongs to: one that has it, or else one with a local network that it is in, as
+    /// 127.9.9.9 is in the loopback interface's.
     pub fn owner_of(&self, ip: IpAddr) -> Option<Arc<Iface>> {
         if let Some(link) = self.links().into_iter().find(|link| link.has_address(ip)) {
             return Some(link);

@@ -40,7 +40,7 @@ pub enum Choice {
 pub const ROLLS_OVER: u8 = 0x10;
 /// Members see no frames that this host sends.
 pub const IGNORES_OUTGOING: u8 = 0x40;
-/// Members of a group whose size nobody said, and of any.
+/// Members of a group of unspecified size, and of any.
 const USUAL: u32 = 256;
 const MOST: u32 = 1 << 16;
 

@@ -127,7 +127,7 @@ pub(crate) enum Outcome {
     Bad,
 }
 
-/// A packet whose time is over.
+/// An expired packet.
 #[derive(Debug)]
 pub(crate) struct Expired {
     /// Its first fragment, if that arrived: the sender is told.
@@ -212,7 +212,7 @@ impl Reassembly {
         }
     }
 
-    /// Takes packets whose time is over.
+    /// Takes expired packets.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<Expired> {
         let mut expired = Vec::new();
         while self.deadline().is_some_and(|at| at <= now)

@@ -310,8 +310,8 @@ impl Iface {
         last
     }
 
-    /// The best source address for a destination (RFC 6724 section 5 for IPv6; the first address whose scope reaches the
-    /// destination for IPv4, addresses of the next hop's network first).
+    /// The best source address for a destination (RFC 6724 section 5 for IPv6; the first address with a scope that
+    /// reaches the destination for IPv4, addresses of the next hop's network first).
     pub fn source_for(&self, dst: IpAddr, next_hop: IpAddr) -> Option<IpAddr> {
         let addresses = self.addresses.read();
         let wanted = scope(dst);

@@ -28,7 +28,7 @@ impl Keys {
         hasher.finish()
     }
 
-    /// A number that nobody outside can guess.
+    /// A number that cannot be guessed from outside.
     pub fn random(&self) -> u64 {
         self.hash("random", self.drawn.fetch_add(1, Ordering::Relaxed))
     }

@@ -68,7 +68,7 @@ impl Stack {
             let begin = due.confirmed.iter().any(local);
             for address in due.confirmed {
                 self.change_routes(|routes| {
-                    // Who removes an address takes it out of the list before its routes.
+                    // Code that removes an address takes it out of the list before its routes.
                     if link.has_address(address.ip()) {
                         crate::address::add_routes(routes, &link, &address);
                     }
@@ -127,7 +127,7 @@ impl Stack {
         due
     }
 
-    /// Asks whether somebody has an address already.
+    /// Asks whether another host has an address already.
     fn probe_address(&self, now: Instant, link: &Iface, target: Ipv6Addr) {
         let group = solicited_node(target);
         let message = Neighbour { target, mac: None, flags: 0 }.emit(true, Ipv6Addr::UNSPECIFIED, group);

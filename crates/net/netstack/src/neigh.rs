@@ -176,7 +176,7 @@ impl Neighbours {
         self.entries.values().filter_map(|entry| entry.deadline).min()
     }
 
-    /// Looks at the entries whose time has come.
+    /// Looks at the entries that are due.
     pub fn expire(&mut self, now: Instant, settings: &Sysctls) -> Vec<Act> {
         let due = |e: &Entry| e.deadline.is_some_and(|at| at <= now);
         let mut acts = Vec::new();

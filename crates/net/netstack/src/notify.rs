@@ -37,7 +37,7 @@ pub trait Notify: Send + Sync {
     fn changed(&self, events: Events);
 }
 
-/// A notifier for sockets that nobody waits for.
+/// A notifier for sockets without waiters.
 #[derive(Debug)]
 pub struct Silent;
 

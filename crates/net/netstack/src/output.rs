@@ -97,8 +97,8 @@ impl Stack {
         Ok((kind, index, gateway.filter(|_| !group).unwrap_or(key.dst), source, mtu))
     }
 
-    /// Which of several hops a packet takes: the same for all packets between two addresses (`fib_multipath_hash_policy` 0), of
-    /// those whose interfaces are up.
+    /// The hop that a packet takes: the same for all packets between two addresses (`fib_multipath_hash_policy` 0), of
+    /// those with interfaces that are up.
     fn one_of(&self, key: &Key, hops: &[Hop]) -> Option<(u32, Option<IpAddr>)> {
         if hops.is_empty() {
             return None;
@@ -164,7 +164,7 @@ impl Stack {
         self.send_own(now, path, Frame { buf, offload: offload.shifted(ip_len), tags }, header)
     }
 
-    /// Sends a TCP header for somebody else, a packet filter: the answer to a segment that it refuses.
+    /// Sends a TCP header on behalf of a packet filter: the answer to a segment that it refuses.
     pub fn send_segment(
         self: &Arc<Self>,
         now: Instant,

@@ -171,7 +171,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Says whose the socket is, for lists.
+    /// Sets the owner of the socket, for lists.
     pub fn set_owner(&self, uid: u32, inode: u64) {
         self.inner.lock().owner = (uid, inode);
     }

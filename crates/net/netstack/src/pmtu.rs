@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Destinations that are remembered.
 const MAX: usize = 4096;
 
-/// Destinations whose path is narrower than the link. Plain data.
+/// Destinations with a path that is narrower than the link. Plain data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathMtus(HashMap<IpAddr, (u32, Instant)>);
 

@@ -1,4 +1,4 @@
-//! Who may bind which port beside whom, and ephemeral ports.
+//! The rules for sockets that bind the same port, and ephemeral ports.
 
 use crate::addr::unspecified;
 use crate::keys::Keys;
@@ -78,7 +78,7 @@ pub(crate) fn score(
     Some(connected + address + device + family)
 }
 
-/// Ports of the range in an order that nobody outside can guess (RFC 6056).
+/// Ports of the range in an order that cannot be guessed from outside (RFC 6056).
 pub(crate) fn candidates(
     keys: &Keys,
     (low, high): (u16, u16),

@@ -24,7 +24,7 @@ const LEAST: usize = 4096;
 const IDLE: usize = 65_536;
 
 impl Ring {
-    /// An empty one whose storage counts in a stack's memory.
+    /// An empty one with storage that counts in a stack's memory.
     pub fn of(memory: &Arc<Memory>) -> Ring {
         Ring { charge: Charge::of(memory), ..Ring::default() }
     }

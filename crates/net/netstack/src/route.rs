@@ -58,7 +58,7 @@ pub struct Route {
     pub metric: u32,
     /// Scope of the destinations.
     pub scope: Scope,
-    /// Who made the route (`RTPROT_`).
+    /// The source of the route (`RTPROT_`).
     pub protocol: u8,
     /// MTU, if it is less than the interface's.
     pub mtu: Option<u32>,
@@ -173,7 +173,7 @@ pub struct Rule {
     pub invert: bool,
     /// Routes of prefixes up to this length are not taken from the table.
     pub suppress: Option<u8>,
-    /// Who made the rule (`RTPROT_`).
+    /// The source of the rule (`RTPROT_`).
     pub protocol: u8,
 }
 
@@ -334,7 +334,7 @@ impl Routes {
         true
     }
 
-    /// Gives the first route that `matches` another end; false when there is none. Nobody is told.
+    /// Gives the first route that `matches` another end; false when there is none. The change is not announced.
     pub(crate) fn prolong(&mut self, matches: impl Fn(&Route) -> bool, expires: Option<Instant>) -> bool {
         let Some(old) = self.routes.iter_mut().find(|old| matches(old)) else { return false };
         old.expires = expires;
@@ -356,7 +356,7 @@ impl Routes {
         }
     }
 
-    /// The same for routes whose interface goes down. As in Linux, nothing is told of IPv4 routes.
+    /// The same for routes with an interface that goes down. As in Linux, nothing is told of IPv4 routes.
     pub fn forget(&mut self, matches: impl Fn(&Route) -> bool) {
         self.routes.retain(|route| !(route.dst.addr.is_ipv4() && matches(route)));
         self.purge(matches);

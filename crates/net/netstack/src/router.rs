@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// `IFAPROT_KERNEL_RA`: who made an address that a router's prefix brought.
+/// `IFAPROT_KERNEL_RA`: the source of an address from a router's prefix.
 pub const BY_ROUTER: u8 = 2;
 /// `RTPROT_RA` and `RTPROT_KERNEL`.
 const RA: u8 = 9;
@@ -234,7 +234,7 @@ impl Stack {
         self.wake_addresses(at);
     }
 
-    /// Removes routes whose time is over.
+    /// Removes expired routes.
     pub(crate) fn expire_routes(&self, now: Instant) {
         let mut next = self.next_route.lock();
         match *next {

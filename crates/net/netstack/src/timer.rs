@@ -29,7 +29,7 @@ struct Shard<T> {
     free: Vec<u32>,
 }
 
-/// Deadlines of many objects; `T` says whose deadline it is.
+/// Deadlines of many objects; `T` names the object.
 pub struct Timers<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
     /// The earliest deadline of each shard, `u64::MAX` for none.
@@ -97,7 +97,7 @@ impl<T: Clone> Timers<T> {
         (nanos != u64::MAX).then_some(Instant::from_nanos(nanos))
     }
 
-    /// Takes one entry whose deadline has passed; it is no longer armed.
+    /// Takes one entry with a deadline that has passed; it is no longer armed.
     pub fn pop_due(&self, now: Instant) -> Option<T> {
         for (index, earliest) in self.earliest.iter().enumerate() {
             if earliest.load(Ordering::Acquire) > now.nanos() {

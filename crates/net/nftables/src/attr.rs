@@ -103,7 +103,7 @@ impl<'a> Attrs<'a> {
         Attrs { bytes, at }
     }
 
-    /// All of them, up to one whose length makes no sense.
+    /// All of them, up to one with an impossible length.
     pub fn iter(self) -> impl Iterator<Item = Attr<'a>> {
         let Attrs { mut bytes, mut at } = self;
         std::iter::from_fn(move || {

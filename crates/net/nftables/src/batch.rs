@@ -117,7 +117,7 @@ impl Nftables {
         self.live.store(std::sync::Arc::new(change.rules));
         hooks.settle(fresh, &self.live.load());
         let mut events = change.events;
-        // Whoever wants an echo of the first message gets one of the generation.
+        // A sender that wants an echo of the first message gets one of the generation.
         let echo = first.has(flag::ECHO);
         if change.asker.listeners || echo {
             let reply = Reply { flags: 0, seq: first.seq, port: change.asker.port, generation };

@@ -1,4 +1,4 @@
-//! `NFNL_SUBSYS_NFT_COMPAT`: which revisions of iptables' matches and targets there are.
+//! `NFNL_SUBSYS_NFT_COMPAT`: the revisions of iptables' matches and targets.
 
 use crate::attr::{Failure, Result};
 use crate::message::{COMPAT, Reply, Request};

@@ -1,4 +1,4 @@
-//! `NFNL_SUBSYS_CTNETLINK`: what conntrack(8) asks of connections. Entries are listed and deleted; programs make and change none.
+//! `NFNL_SUBSYS_CTNETLINK`: requests of conntrack(8). Entries are listed and deleted; programs make and change none.
 
 use crate::attr::{Attr, Attrs, Failure, Result, Writer};
 use crate::message::{Reply, Request};

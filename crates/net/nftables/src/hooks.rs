@@ -71,7 +71,7 @@ impl Hooks {
         Ok(fresh)
     }
 
-    /// Keeps the new ones, and ends those whose chains are gone.
+    /// Keeps the new ones, and ends those of chains that are gone.
     pub fn settle(&mut self, fresh: HashMap<(u64, u64), Vec<Registration>>, rules: &Ruleset) {
         self.0.extend(fresh);
         self.0.retain(|(table, chain), _| {

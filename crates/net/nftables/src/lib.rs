@@ -6,7 +6,7 @@
 //!
 //! # Parts
 //!
-//! - `model`: what is there. `scope`, `attr`, `message`: reading and writing it.
+//! - `model`: the objects. `scope`, `attr`, `message`: reading and writing them.
 //! - `api`: the messages, one file for each kind of object.
 //! - `expr`: the expressions, one file for each.
 //! - `set`: sets and maps.
@@ -20,9 +20,9 @@
 //!
 //! # Bounds
 //!
-//! Everything that a namespace has is counted against [`budget::LIMIT`], and against the account of all namespaces
-//! ([`Netfilter::account`]); more is ENOMEM. Jumps are 16 chains deep at most, which is
-//! checked before packets see a rule. What one packet may make a base chain do is bounded as well.
+//! All objects of a namespace count against [`budget::LIMIT`], and against the account of all namespaces
+//! ([`Netfilter::account`]); more is ENOMEM. Jumps are 16 chains deep at most, which is checked before packets see a
+//! rule. The work of a base chain for one packet is bounded as well.
 
 #![forbid(unsafe_code)]
 
@@ -69,7 +69,7 @@ pub(crate) mod family {
     pub const IPV6: u8 = 10;
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// The address of its socket.
@@ -80,7 +80,7 @@ pub struct Asker<'a> {
     pub name: &'a [u8],
     /// What it wants to know of errors.
     pub options: AckOptions,
-    /// Somebody wants to know of changes.
+    /// A socket listens to changes.
     pub listeners: bool,
     /// Milliseconds of the monotonic clock.
     pub now: u64,

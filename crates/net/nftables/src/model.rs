@@ -1,8 +1,8 @@
-//! What a namespace has of nf_tables: tables, chains, rules, sets and objects.
+//! The nf_tables objects of a namespace: tables, chains, rules, sets and named objects.
 //!
-//! A [`Ruleset`] never changes once packets see it. A batch works on a copy, which shares with the original whatever the batch leaves
-//! alone (`Arc::make_mut`), and the copy takes the original's place or is dropped. What rules count and remember (counters, limits) is
-//! behind an `Arc`, common to both.
+//! A [`Ruleset`] never changes once packets see it. A batch works on a copy, which shares all unchanged parts with the
+//! original (`Arc::make_mut`). The copy then replaces the original or is dropped. The state of rules (counters, limits)
+//! is behind an `Arc`, common to both.
 
 use crate::attr::Result;
 use crate::budget::Charge;

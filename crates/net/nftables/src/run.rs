@@ -1,5 +1,5 @@
-//! Rules at work: a packet goes through a base chain and those that it jumps to. Nothing is allocated on the way, unless a rule adds
-//! an element to a set.
+//! Evaluation of rules: a packet goes through a base chain and the chains that it jumps to. Nothing is allocated on the
+//! way, unless a rule adds an element to a set.
 
 use crate::data::{Reg, Registers, Verdict};
 use crate::expr::Flow;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 /// Chains that may wait for others to return (`NFT_JUMP_STACK_SIZE`).
 pub(crate) const JUMPS: usize = 16;
-/// Work that one packet may make in a base chain: rules, expressions, and elements that are walked, sixteen at a time. More exists
-/// only where somebody wants the time to be spent.
+/// Work that one packet may make in a base chain: rules, expressions, and elements that are walked, sixteen at a time.
+/// More would only waste time on purpose.
 const WORK: usize = 1 << 18;
 
 /// A packet in a chain.
@@ -120,11 +120,11 @@ impl<'a> Run<'a, '_> {
     pub fn len(&self) -> usize {
         self.packet.total_len()
     }
-    /// A number that nobody outside can guess.
+    /// A number that cannot be guessed from outside.
     pub fn random(&self) -> u32 {
         self.packet.netfilter.random() as u32
     }
-    /// A number that stays the same, and that nobody outside knows.
+    /// A number that stays the same and is not known outside.
     pub fn seed(&self) -> u32 {
         self.packet.netfilter.hash("nf_tables") as u32
     }

@@ -1,4 +1,4 @@
-//! What a parser may refer to.
+//! The objects that a parser may refer to.
 
 use crate::budget::{Budget, Charge};
 use crate::model::{Chain, Table};

@@ -1,4 +1,4 @@
-//! Batches as a program sends them: what is undone, what is refused, what is bounded.
+//! Batches as a program sends them: undoing, refusals and bounds.
 
 use crate::api::msg;
 use crate::attr::{Attrs, Writer};
@@ -269,7 +269,7 @@ fn sets_hold_what_their_size_says_and_intervals_do_not_overlap() {
     assert_eq!(world.batch(&[elements("nosuch", &[1], 0)]), [errno(Errno::ENOENT)]);
 }
 
-/// A packet fills a set up to its size; elements whose time is over make room.
+/// A packet fills a set up to its size; expired elements make room.
 #[test]
 fn packets_fill_a_set() {
     let mut world = World::new();
@@ -297,7 +297,7 @@ fn packets_fill_a_set() {
         let list = Attrs::new(&datagrams[0][20..], 20).get(3).unwrap();
         list.nested().iter().count()
     };
-    // Whoever is in the set is dropped; the rest finds it full.
+    // Packets from members of the set are dropped; the other packets find it full.
     let sent: Vec<_> = (1..=5).map(|port| world.send(port).is_ok()).collect();
     assert_eq!(sent, [false, false, false, true, true]);
     assert_eq!(live(&world), 3);

@@ -1,4 +1,4 @@
-//! Whether a table's rules may stand where they stand: what base chains lead to, and how far.
+//! Checks the places of a table's rules: the chains that base chains lead to, and the depth of jumps.
 
 use crate::expr::Place;
 use crate::model::{Chain, Ref, Table};

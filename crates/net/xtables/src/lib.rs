@@ -1,9 +1,10 @@
 //! The matches and targets of iptables, by name and revision, with the binary structures that iptables passes to the kernel.
 //!
-//! Two interfaces use them: the tables of iptables-legacy, and nf_tables, whose expressions "match" and "target" wrap them.
+//! Two interfaces use them: the tables of iptables-legacy, and nf_tables, which wraps them in its expressions "match"
+//! and "target".
 //!
-//! Everything that a program passes is hostile: sizes are checked, loops bounded. `EINVAL` is Linux's answer to what makes no sense,
-//! `ENOENT` to a name that nobody has.
+//! Everything that a program passes is hostile: sizes are checked, loops bounded. `EINVAL` is Linux's answer to a
+//! meaningless value, `ENOENT` to an unknown name.
 
 #![forbid(unsafe_code)]
 

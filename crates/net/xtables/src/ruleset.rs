@@ -337,7 +337,7 @@ fn rule(layout: &Layout, cx: &Context<'_>, entry: &[u8], head: Head, link: Link)
         (_, Some(to)) => Goal::Jump { to, goto: head.goto },
         (Some(-1), _) => Goal::Verdict(Verdict::Drop),
         (Some(-2), _) => Goal::Verdict(Verdict::Accept),
-        // Nobody reads a queue of packets.
+        // A queue of packets has no reader.
         (Some(-3 | -4), _) => Goal::Verdict(Verdict::Drop),
         (Some(RETURN), _) => Goal::Return,
         (Some(_), _) => return Err(Errno::ELOOP),

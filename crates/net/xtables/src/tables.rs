@@ -1,7 +1,7 @@
 //! The tables of a network namespace, as iptables-legacy reads and replaces them.
 //!
-//! A table exists from the first time that a program asks for it, as with Linux's modules. Its chains are at their points while it has
-//! rules or a policy that drops.
+//! A table exists from the first request for it on, as with Linux's modules. Its chains are at their points while it
+//! has rules or a policy that drops.
 //!
 //! Lock order: the tables of a family, then those of `netfilter`. A checkpoint keeps the blocks that programs passed, with counters.
 

@@ -32,7 +32,8 @@ fn rule(verdict: i32) -> Vec<u8> {
     entry("", STANDARD, &verdict.to_ne_bytes())
 }
 
-/// A table raw whose point Output starts with the second entry; PreRouting's policy is the first, Output's the third.
+/// A table raw with a point Output that starts with the second entry; PreRouting's policy is the first, Output's the
+/// third.
 fn table(first: i32, chains: &[Vec<u8>], entries: usize) -> (Replace, Vec<u8>) {
     let mut blob = [rule(ACCEPT), rule(first), rule(ACCEPT)].concat();
     chains.iter().for_each(|chain| blob.extend(chain));

@@ -1,4 +1,4 @@
-//! A kernel small enough to see through: it runs static test programs on a platform.
+//! A small kernel that runs static test programs on a platform.
 
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use parking_lot::{Condvar, Mutex};
@@ -20,7 +20,7 @@ pub struct Outcome {
     pub interrupts: u64,
     /// Call sites that were rewritten.
     pub rewritten: u64,
-    /// Guest threads whose context ended with `Exit::Dead`.
+    /// Guest threads with contexts that ended with `Exit::Dead`.
     pub dead: u64,
 }
 
@@ -61,7 +61,7 @@ const STACK_TOP: u64 = 0x7000_0000_0000;
 const AREA: u64 = 0x3e_0000;
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// A file whose first pages hold 'f' ... 'z'.
+/// A file with 'f' ... 'z' in its first pages.
 fn test_file() -> Arc<OwnedFd> {
     let path = std::env::temp_dir().join(format!(
         "ringfence-file-{}-{:?}",

@@ -1,4 +1,4 @@
-//! A guest thread, by concern: running it, its memory, its extended state, what it has used.
+//! A guest thread, as several traits: running it, its memory, its extended state, its usage.
 
 use crate::{Action, AddressSpace, CopyArea, Exit, Interrupt, Regs, Rewriter, Spawn};
 use abi::Result;
@@ -39,8 +39,8 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
     fn prompt(&self) -> bool {
         false
     }
-    /// True when this is the only guest thread of its address space: then nobody can tell whether a change of mappings is
-    /// made now or at the resume.
+    /// True when this is the only guest thread of its address space. Then no thread can see whether a change of
+    /// mappings is made now or at the resume.
     fn alone(&self) -> bool {
         false
     }
@@ -97,7 +97,7 @@ pub trait GuestMemory {
     /// Guest memory captured together with the system call, if it covers
     /// `addr..addr + buf.len()`; true when `buf` was filled from it.
     fn captured(&self, addr: u64, buf: &mut [u8]) -> bool;
-    /// Drops what was captured: somebody else may have changed the memory since.
+    /// Drops what was captured, because another thread may have changed the memory since.
     fn forget_captured(&mut self) {}
     /// The part of a captured string from `addr` on, with its NUL if that was captured; at most `max` bytes.
     fn captured_str(&self, addr: u64, max: usize) -> Option<Vec<u8>> {

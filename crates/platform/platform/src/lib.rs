@@ -1,4 +1,4 @@
-//! The boundary between the kernel and whatever runs guest code.
+//! The boundary between the kernel and a platform, which runs guest code.
 //!
 //! A *platform* gives the kernel address spaces ([`AddressSpace`]) and guest
 //! threads ([`Context`]). A context belongs to one sentry thread, which calls

@@ -35,7 +35,7 @@ pub const NATIVE: [(u32, &str, Native); 18] = [
 /// Their numbers, see `Context::set_report_all`.
 pub const NATIVE_CALLS: [u32; NATIVE.len()] = numbers(None);
 
-/// The numbers of those whose answers the kernel gives in advance.
+/// The numbers of the calls that the stub answers with values that the kernel gives in advance.
 pub const KNOWN_CALLS: [u32; count(Native::Known)] = numbers(Some(Native::Known));
 
 const fn is(how: Native, wanted: Option<Native>) -> bool {

@@ -25,7 +25,7 @@ pub enum Rewrite {
 /// A copy in memory of a file's text in which the platform rewrites call sites for every process that maps it, all of it and in
 /// place of the file, privately, readable and executable. Offsets count from its start.
 pub trait Twin: Send + Sync {
-    /// What to map. Nobody but the platform can write it, through this descriptor neither.
+    /// What to map. Only the platform can write it; this descriptor cannot.
     fn fd(&self) -> &Arc<OwnedFd>;
     /// Where rewritten sites lead, in the last page; nothing was there in the file. That page differs from the file's in nothing else.
     fn trampolines(&self) -> std::ops::Range<u64>;

@@ -188,7 +188,7 @@ impl PtraceContext {
         if read? == out.len() { Ok(result) } else { Err(Errno::EFAULT) }
     }
 
-    /// Blocks the host thread in a futex wait that nobody ends.
+    /// Blocks the host thread in a futex wait without an end.
     pub(crate) fn sleep_for_ever(&mut self) {
         let head = stub::IMAGE.first_chunk::<4>().copied().unwrap_or_default();
         let args = [l::STUB_TEXT, 128, u32::from_le_bytes(head).into(), 0, 0, 0];
@@ -282,7 +282,7 @@ impl PtraceContext {
                     self.space.write(addr, &v.to_ne_bytes());
                 }
                 if wake > 0 {
-                    // A fault only means that nobody waits there.
+                    // A fault only means that no thread waits there.
                     let _ = simple(libc::SYS_futex, [addr, 1, u64::from(wake), 0, 0, 0]);
                 }
                 Ok(())

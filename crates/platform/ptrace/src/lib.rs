@@ -1,6 +1,5 @@
-//! The fallback platform: guest threads run under ptrace(2), and one tracer
-//! thread of the sentry does everything to them. Simple, portable, slow; the
-//! oracle when a bug might be systrap's.
+//! The fallback platform: guest threads run under ptrace(2), and one thread of the sentry traces all of them. It is
+//! simple, portable and slow. It serves as a reference when a bug might be systrap's.
 //!
 //! - `tracer`: the thread that makes every ptrace call; commands in, answers out.
 //! - `context`, `space`: a guest thread and its process, as the kernel sees them.

@@ -150,7 +150,7 @@ struct Traced<'a> {
     shared: &'a Tracer,
     tracees: HashMap<Key, Tracee>,
     by_tid: HashMap<i32, Key>,
-    /// New threads whose first stop came before their parent's report.
+    /// New threads that stopped for the first time before their parent's report.
     newborn: HashSet<i32>,
     next: Key,
 }
@@ -304,7 +304,8 @@ impl Traced<'_> {
         Ok(())
     }
 
-    /// Kills new processes whose parents ended in the middle of the clone: nobody would ever let them run, or wait for them.
+    /// Kills new processes when their parents ended in the middle of the clone. No thread would ever run them or wait
+    /// for them.
     fn kill_orphans(&mut self) {
         if self.newborn.is_empty() || self.tracees.values().any(|t| matches!(t.state, State::Cloning { .. }))
         {
@@ -339,7 +340,7 @@ impl Traced<'_> {
         self.tracees.iter().filter(|(_, t)| waits(t)).map(|(k, _)| *k).collect()
     }
 
-    /// Ends a clone whose parent has returned and whose child has stopped.
+    /// Ends a clone after the parent has returned and the child has stopped.
     fn finish_clone(&mut self, key: Key) {
         let Some(t) = self.tracees.get_mut(&key) else { return };
         let State::Cloning { child, result: Some(result), .. } = &t.state else { return };

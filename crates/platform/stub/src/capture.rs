@@ -1,7 +1,7 @@
-//! Which arguments of a system call the stub copies into the slot along with the call.
+//! The arguments of a system call that the stub copies into the slot along with the call.
 //!
-//! A hint, never a promise: what faults or does not fit is not captured, and
-//! the sentry then reads guest memory itself.
+//! This is a hint. An argument that faults or does not fit is not captured, and the sentry then reads guest memory
+//! itself.
 
 /// One captured argument.
 #[derive(Clone, Copy)]

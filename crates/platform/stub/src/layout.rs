@@ -237,7 +237,7 @@ constants! {
     /// Bit of `report_all` with one of the last two: the futex call takes the time-out in the slot.
     REPORT_TIMED: u32 = 4;
 
-    /// Capture kind: a buffer whose length is argument `len`.
+    /// Capture kind: a buffer with the length in argument `len`.
     CAP_BUFFER: u8 = 1;
     /// Capture kind: a C string of at most 4096 bytes.
     CAP_STRING: u8 = 2;
@@ -257,7 +257,7 @@ shared! {
         /// Arguments.
         a: [u64; 6],
     }
-    /// The shared part of a guest thread, ordered by who writes what when: most calls move two cache lines, the first one
+    /// The shared part of a guest thread, ordered by writer and by time: most calls move two cache lines, the first one
     /// to the sentry and the second one back. Bytes from `SLOT_DATA` on are the copy buffer.
     struct Slot {
         /// Stub to sentry: sequence number of the request, and `SLEEP`.

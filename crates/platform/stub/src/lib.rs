@@ -1,10 +1,8 @@
-//! The stub: the few kilobytes of freestanding code that live in every guest
-//! process and carry out what the sentry decides.
+//! The stub: a few kilobytes of freestanding code in every guest process. It executes the decisions of the sentry.
 //!
-//! The code itself is C and assembly in `csrc/`, built by `build.rs` into a flat
-//! image ([`IMAGE`]) linked at [`layout::STUB_TEXT`]. It runs on the guest's side:
-//! a guest can read it, change it and jump anywhere in it, so nothing here is
-//! trusted by the sentry, and its seccomp filter is what bounds it.
+//! The code itself is C and assembly in `csrc/`, built by `build.rs` into a flat image ([`IMAGE`]) linked at
+//! [`layout::STUB_TEXT`]. It runs on the guest's side: a guest can read it, change it and jump anywhere in it. So the
+//! sentry does not trust it, and its seccomp filter bounds it.
 //!
 //! [`filter`] is that filter, [`launch`] starts the process from which all stub processes descend.
 //! [`layout`] is the only definition of the addresses and of the slot shared with

@@ -3,7 +3,7 @@
 use abi::{Errno, PAGE_SIZE, Result};
 use platform::{Limits, MINCORE_PAGES, OwnCall};
 
-/// The number and arguments of a call whose answer goes to `buf`, a page of memory that is not the guest's.
+/// The number and arguments of a call that writes its answer to `buf`, a page of memory that is not the guest's.
 pub fn registers(call: OwnCall, buf: u64, limits: &Limits) -> Result<(i64, [u64; 6])> {
     match call {
         OwnCall::Membarrier(command, flags) => {

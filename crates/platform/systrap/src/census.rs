@@ -1,12 +1,10 @@
-//! Finds processes and threads that a hostile guest got out of a granted clone and kept quiet about.
+//! Finds processes and threads that a hostile guest made by a granted clone and did not report.
 //!
-//! A clone that the sentry granted may be reported as failed, or the new process
-//! may never say hello. Each such case raises a suspicion; the watcher then goes
-//! through the host's process ids, twice, some seconds apart. A child of ours (told
-//! apart from others by its missing exit signal) that nobody knows both times
-//! is killed; so is a process with a thread that nobody knows both times.
-//! As many of either as are being made at the second look are spared: the host may
-//! take any time over an honest one.
+//! A clone that the sentry granted may be reported as failed, or the new process may never say hello. Each such case
+//! raises a suspicion; the watcher then goes through the host's process ids, twice, some seconds apart. A child of ours
+//! (its exit signal is missing, which tells it apart from others) that is unknown both times is killed. So is a process
+//! with a thread that is unknown both times. As many of either as are being made at the second look are spared, because
+//! the host may take any time for an honest one.
 
 use crate::Inner;
 use crate::space::Space;
@@ -64,7 +62,7 @@ impl Census {
         {
             let mut s = inner.suspicions.lock();
             if std::mem::take(&mut s.raised) {
-                // A first look now, which nobody is condemned by, and two more.
+                // A first look now, which has no consequences, and two more.
                 self.looks = 3;
                 self.spaces.append(&mut s.spaces);
             }

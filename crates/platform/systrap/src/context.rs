@@ -27,7 +27,7 @@ mod spawn;
 /// How long a sentry thread sleeps before it looks by itself whether its guest thread is still there.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// How much longer a spin lasts whose partner has only just been woken.
+/// How much longer a spin lasts after the partner has just been woken.
 const WAKING: u64 = 4;
 
 /// The resume flag, which does nothing to the guest, but the stub sees that flags change.
@@ -84,7 +84,7 @@ pub(crate) struct SystrapContext {
 }
 
 impl SystrapContext {
-    /// A context whose stub thread waits for its first answer.
+    /// A context with a stub thread that waits for its first answer.
     pub(crate) fn new(inner: Arc<Inner>, thread: Arc<Thread>, regs: Regs) -> SystrapContext {
         thread.space.contexts.fetch_add(1, SeqCst);
         SystrapContext {
@@ -284,7 +284,7 @@ impl SystrapContext {
                 self.thread.enter();
                 self.post(l::CMD_RESUME);
             }
-            // Whoever interrupted meanwhile has either seen that the thread runs, or is seen here.
+            // A thread that interrupted meanwhile has either seen that this thread runs, or is seen here.
             if self.thread.interrupted() {
                 self.thread.tell();
             }
@@ -441,7 +441,7 @@ impl SystrapContext {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        // Nobody will look at what has not been read yet.
+        // No code will read the rest.
         self.lending_done(false);
         // The thread may serve another context next.
         self.place.stay_anywhere(&self.inner.cpus);
@@ -449,7 +449,7 @@ impl SystrapContext {
             return;
         }
         self.inner.forget(&self.thread);
-        // Whether it can be made matters to nobody any more; what is queued is done in any case.
+        // A failure has no effect any more; the queued actions are executed in any case.
         if self.copy_now().is_err() {
             return;
         }
@@ -484,7 +484,7 @@ impl SystrapContext {
     }
 }
 
-/// The mapping of a file whose descriptor the process has already.
+/// The mapping of a file when the process has its descriptor already.
 fn held(space: &Space, action: &Action) -> Option<Job> {
     const FREE: i32 = libc::MAP_NORESERVE | libc::MAP_POPULATE;
     match action {

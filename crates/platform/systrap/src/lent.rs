@@ -1,9 +1,9 @@
-//! Descriptors lent to a stub process, by which its threads read large pieces of files straight into their memory.
+//! Descriptors lent to a stub process. Its threads use them to read large pieces of files directly into their memory.
 //!
-//! Natively such a read is one copy in one processor's cache. Through the slot it is two copies, and the bytes go from one
-//! processor to another. A file is lent when the process has read enough of it in large pieces, as handing a descriptor over
-//! costs more than some reads. The guest could map the same descriptor. It is taken back when the guest closes any descriptor, or
-//! when the kernel has closed the file.
+//! Natively such a read is one copy in one processor's cache. Through the slot it is two copies, and the bytes go from
+//! one processor to another. A file is lent when the process has read enough of it in large pieces, because passing a
+//! descriptor costs more than some reads. The guest could map the same descriptor. It is taken back when the guest
+//! closes any descriptor, or when the kernel has closed the file.
 //!
 //! A process has [`LENT`] numbers for them, beyond those that the host gives out for mappings. A number keeps its file while a
 //! thread is about to use it, so a read never finds another file there.
@@ -26,7 +26,7 @@ const IDLE: u64 = 64;
 /// What the process has at one number, or is to have.
 #[derive(Default)]
 struct Entry {
-    /// The file whose reads are counted; none, or one that is gone, when the number is free.
+    /// The file that reads are counted for; none, or one that is gone, when the number is free.
     file: Weak<OwnedFd>,
     reads: u32,
     /// Threads that are about to use the number.
@@ -92,7 +92,7 @@ impl Lent {
         let entry = table.entries.get_mut(index)?;
         entry.used = now;
         entry.reads = entry.reads.saturating_add(1);
-        // Somebody else is giving it to the process just now.
+        // Another thread is giving it to the process just now.
         if entry.reads <= earn || !entry.held && entry.users > 0 {
             return None;
         }

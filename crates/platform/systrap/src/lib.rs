@@ -1,5 +1,5 @@
-//! The default platform: guest code runs in stub processes, and a system call
-//! of it raises SIGSYS there, whose handler hands over to a thread of the sentry.
+//! The default platform: guest code runs in stub processes. A system call of the guest raises SIGSYS there, and the
+//! handler hands over to a thread of the sentry.
 //!
 //! - `stub::filter`: the seccomp rules, i.e. all that guest code can ask of the host.
 //! - `stub::launch`: the zygote, from which stub processes are forked.
@@ -8,7 +8,7 @@
 //! - `place`: on which CPU a sentry thread runs.
 //! - `rewrite`: call sites that no longer need a signal; `twin`: text in which that is done for all processes.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
-//! - `census`: finds what a hostile guest kept quiet about.
+//! - `census`: finds processes and threads that a hostile guest did not report.
 //!
 //! Set-up has two steps, because capabilities and seccomp filters are per thread:
 //! [`Systrap::prepare`] forks the zygote while the sentry has one thread (in its
@@ -142,7 +142,7 @@ impl Inner {
         self.threads.lock().get(&tid).cloned()
     }
 
-    /// Slots for a fork of the process whose thread has slot `index`.
+    /// Slots for a fork of the process that owns the slot `index`.
     fn take_spare(&self, index: usize) -> Option<(OwnedFd, Arc<SlotMap>)> {
         let mut pool = self.pool.lock();
         let spare = if index == FIRST_SLOT { pool.spares.pop() } else { None };
@@ -298,7 +298,7 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
         if pool.blanks.len() >= POOL || pool.spares.is_empty() {
             let missing = enough.saturating_sub(pool.spares.len());
             drop(pool);
-            // Whoever needs one makes it, when this fails.
+            // When this fails, the thread that needs a slot makes it.
             let new: Vec<_> =
                 (0..missing).map_while(|_| SystrapContext::new_slots(FIRST_SLOT).ok()).collect();
             new.iter().for_each(|(_, slot)| SystrapContext::init_slot(inner, slot, false));

@@ -1,4 +1,4 @@
-//! The listener: what stub processes ask of the sentry.
+//! The listener: requests of stub processes to the sentry.
 //!
 //! Three requests exist: clone(2) in one of two shapes, the hello of a forked
 //! process, and a descriptor for a mapping. Each is granted only if a sentry
@@ -25,7 +25,7 @@ const HELLO_TIME: i64 = 5_000_000_000;
 const LOOK: Duration = Duration::from_micros(150);
 const LOOKS: u32 = 20;
 
-/// Nonces of forks that are over and whose children may still say hello.
+/// Nonces of forks that are over but that may still get a hello from the child.
 const REMEMBERED: usize = 64;
 
 /// A fork that has been asked for.
@@ -76,8 +76,8 @@ impl Inner {
             || hostsys::clock::process_cpu_ns(pid).is_some_and(|used| used > HELLO_TIME)
     }
 
-    /// The children of forks that are under way, as their parents name them, and the number of forks whose parents have
-    /// not reported yet.
+    /// The children of forks that are under way, as their parents name them, and the number of forks without a report
+    /// from the parent so far.
     pub(crate) fn forks_under_way(&self) -> (Vec<i32>, usize) {
         let forks = self.forks.lock();
         let claimed = forks.waiting.values().map(|f| f.claimed.load(Ordering::Relaxed));
@@ -275,7 +275,7 @@ fn hello(inner: &Inner, r: &seccomp::Request, nonce: u64) -> Result<()> {
             return sent;
         }
     }
-    // One whose parent was killed in the middle of its fork is late; nobody ever awaited any other.
+    // A child is late when its parent was killed in the middle of the fork; no thread ever waited for any other child.
     let late = inner.forks.lock().over.contains(&nonce);
     let level = if late { log::Level::Debug } else { log::Level::Warn };
     log::log!(level, "unexpected stub process {}; killed", r.tid);

@@ -1,9 +1,9 @@
-//! Where a sentry thread runs, seen from its stub thread.
+//! Chooses the CPU of a sentry thread, relative to its stub thread.
 //!
-//! A hand-off between two CPUs costs next to nothing while both sides look at the slot, and tens of microseconds when one
-//! sleeps: its CPU has to be woken. On one CPU it costs two switches, asleep or not. So a sentry thread looks at the slot from
-//! another CPU while calls come thick and fast, and sleeps on the CPU of its stub when they do not. Where the other CPUs have
-//! work of their own, so that being there does not pay, it goes there less and less readily.
+//! A hand-off between two CPUs costs very little while both sides poll the slot, and tens of microseconds when one
+//! sleeps, because its CPU must be woken. On one CPU it costs two switches in both cases. So a sentry thread polls the
+//! slot from another CPU while calls follow each other quickly. It sleeps on the CPU of its stub when they do not. When
+//! the other CPUs have work of their own, polling there does not pay, and the thread moves there less and less often.
 
 use hostsys::cpu;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -107,8 +107,9 @@ impl Place {
         self.late > LATE.0 && me != stub && self.near(cpus, stub)
     }
 
-    /// The thread looked at the slot at these two times, and would have all the while but for the host. When it was kept from
-    /// it for long, somebody else has work for this CPU: it goes back to any.
+    /// The thread looked at the slot at these two times, and would have all the while but for the host. When the host
+    /// kept it from that for long, another thread has work for this CPU: the sentry's thread may then run on any CPU
+    /// again.
     pub(crate) fn looked(&mut self, cpus: &Cpus, before: u64, now: u64) {
         let kept = now.wrapping_sub(before) > KEPT * cpus.per_microsecond;
         if kept && matches!(self.mode, Mode::Away(_)) {

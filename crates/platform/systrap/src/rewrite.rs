@@ -1,11 +1,12 @@
 //! Rewriting call sites: which instructions may become a jump, and the trampoline that it leads to.
 //!
-//! Two shapes. *Head*: one instruction before `syscall` of five bytes or more (`mov $number,%eax` and the like) that is not the end of
-//! a longer one, as far as what stands before it tells ([`is_operand`]), becomes the jump; the `syscall` stays, so that a jump straight to it still makes
-//! the call, by signal. *Tail*: the jump takes the place of `syscall` and of the first three bytes after it, whole
-//! instructions that mean the same elsewhere and are executed in the trampoline. A program may jump, or return from a
-//! signal handler, to the address after its `syscall`: so the byte that stands there then, a middle byte of the jump's
-//! distance, is always one that no instruction starts with, and the stub continues behind it (`back_into_site` in stub.c).
+//! There are two forms. *Head*: an instruction of five bytes or more before `syscall` (`mov $number,%eax` and similar)
+//! becomes the jump, unless the bytes before it show that it is the end of a longer instruction ([`is_operand`]). The
+//! `syscall` stays, so a jump directly to it still makes the call, by signal. *Tail*: the jump replaces `syscall` and
+//! at least three bytes after it. These are whole instructions that mean the same elsewhere, and the trampoline
+//! executes them. A program may jump, or return from a signal handler, to the address after its `syscall`. The byte
+//! there is a middle byte of the jump's distance. It is always chosen so that no instruction starts with it, and the
+//! stub continues behind it (`back_into_site` in stub.c).
 //!
 //! A trampoline is [`TRAMP_SIZE`] bytes: the head's instruction; r11 = itself; a jump to the stub; at
 //! [`TRAMP_CALL`] a `syscall` for calls that cannot take the fast path; at [`TRAMP_BACK`] the tail's instructions and
@@ -108,7 +109,8 @@ pub(crate) struct Patch {
     pub(crate) code: Vec<u8>,
     pub(crate) site: u64,
     pub(crate) jump: Vec<u8>,
-    /// The jump as an atomic exchange: address, old, new. `None`: it crosses a cache line, and nobody else is there.
+    /// The jump as an atomic exchange: address, old, new. `None`: it crosses a cache line, and no other thread executes
+    /// it.
     pub(crate) swap: Option<(u64, u64, u64)>,
 }
 
@@ -262,7 +264,7 @@ pub(crate) fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
     Some([0xe9, a, b, c, d])
 }
 
-/// A trampoline that is not in use; `trap`: one whose distance has an invalid opcode in its second byte.
+/// A trampoline that is not in use; `trap`: one with a distance that has an invalid opcode in its second byte.
 pub(crate) fn free(sites: &HashMap<u64, Site>, area: Range<u64>, site: u64, trap: bool) -> Option<u64> {
     (area.start..area.end).step_by(TRAMP_SIZE as usize).find(|t| {
         !sites.contains_key(t)

@@ -1,14 +1,15 @@
 //! A twin of a file's text: a copy in memory in which call sites are rewritten once, for every process that maps it.
 //!
-//! The trampolines are in the zeros behind the text, up to the end of its last page. The copy is sealed before
-//! anybody else sees it: only the mapping that the sentry has can write it, so a process that gets hold of the descriptor, which
-//! each one does for a moment, can map it as it can map the file.
+//! The trampolines are in the zeros behind the text, up to the end of its last page. The copy is sealed before any
+//! other process sees it. Only the sentry's own mapping can write it. Each process has the descriptor for a moment, and
+//! can do no more with it than map it, as it can map the file.
 //!
-//! Any process may name any address as a call site, and what is rewritten here others execute. So nothing is taken on trust: the
-//! bytes decide. A head is `mov $number` and `syscall`, seven bytes that end no longer instruction which compilers write; of tails only the one is
-//! accepted that C libraries have, `syscall` and a comparison of rax with -4096 or -4095. Two bytes that look like a `syscall` in the middle
-//! of another instruction remain what they were. Text in the page of the trampolines stays as it is: that page may become a program's
-//! own, while other pages still lead there.
+//! Any process may name any address as a call site, and all processes execute the result. So the sentry trusts no name
+//! and looks at the bytes. A head is `mov $number` and `syscall`: seven bytes that are not the end of a longer
+//! instruction that compilers write. The only accepted tail is that of C libraries: `syscall` and a comparison of rax
+//! with -4096 or -4095. Two bytes that look like a `syscall` in the middle of another instruction remain what they
+//! were. Text in the page of the trampolines is not rewritten, because that page may become private to a program while
+//! other pages still lead there.
 
 use crate::rewrite::{AROUND, Site, code, free, in_one_line, jump, shape};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
@@ -70,7 +71,7 @@ impl TextTwin {
         Ok(twin)
     }
 
-    /// Rewrites a site. `alone`: nobody executes it yet.
+    /// Rewrites a site. `alone`: no thread executes it yet.
     fn rewrite(&self, rip: u64, alone: bool) -> bool {
         if let Some(done) = self.tables.read().known.get(&rip) {
             return *done;

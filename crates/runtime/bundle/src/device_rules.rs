@@ -1,5 +1,5 @@
-//! `linux.resources.devices`, for the kernel inside: none of its nodes leads to a device of the host, which the control
-//! group's rules are about.
+//! `linux.resources.devices`, for the kernel inside. The host's control group needs no such rules, because no node
+//! inside leads to a device of the host.
 
 use crate::{Result, fail};
 use oci_spec::runtime::{Linux, LinuxDeviceType as Type};

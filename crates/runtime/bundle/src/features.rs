@@ -1,4 +1,4 @@
-//! What the runtime can do, in the form of the specification's features document (`ringfence features`).
+//! The abilities of the runtime, in the form of the specification's features document (`ringfence features`).
 
 use crate::{caps, mounts};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Files that others may have put in the way.
+//! Reading of files that another user may have replaced, by a FIFO for example.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result};

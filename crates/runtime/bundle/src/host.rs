@@ -268,7 +268,7 @@ fn check_cwd(root: &Path, cwd: &str, volumes: &[Volume]) -> Result<()> {
     Ok(())
 }
 
-/// The command's process: root's powers inside, whoever the user is.
+/// The command's process. It has root's powers inside, for any user.
 fn process(command: HostCommand, cwd: String) -> ProcessSpec {
     let all = if command.privileged { caps::ALL } else { 0 };
     let bounding = caps::ALL;

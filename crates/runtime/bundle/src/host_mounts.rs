@@ -1,5 +1,5 @@
-//! The host's mounts, as far as a container's bind mounts show them: /proc/PID/mountinfo names the file system that a
-//! source lies in and the place there, as it would for a bind mount of the host's kernel.
+//! The host's mounts, as far as a container's bind mounts show them. /proc/PID/mountinfo inside names the file system
+//! of a source and the place in it, as for a bind mount of the host's kernel.
 
 use mountinfo::Mount;
 use spec::MountSpec;

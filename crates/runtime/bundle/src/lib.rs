@@ -1,10 +1,8 @@
-//! From an OCI bundle, or the command line of `do`, to what the kernel and the gofer are told.
+//! Turns an OCI bundle, or the command line of `do`, into the specification for the kernel and the list for the gofer.
 //!
-//! [`load`] reads a bundle's `config.json` and [`Prepared`] is what comes out:
-//! the kernel's [`SandboxSpec`] and the host trees that the gofer has to open
-//! for it. Everything is validated here; a field that is not supported is an
-//! error that names it, never silently dropped. Paths of the host are checked
-//! to exist, but only the gofer opens them.
+//! [`load`] reads a bundle's `config.json` and returns [`Prepared`]: the kernel's [`SandboxSpec`] and the host trees
+//! that the gofer has to open for it. Everything is validated here. An unsupported field is an error that names it, and
+//! is never silently dropped. Paths of the host are checked to exist, but only the gofer opens them.
 
 #![forbid(unsafe_code)]
 
@@ -72,7 +70,7 @@ pub struct Prepared {
     pub namespaces: Namespaces,
     /// Which users of the host the container has, when the configuration says so.
     pub id_maps: Option<IdMaps>,
-    /// Whose sandbox it runs in.
+    /// The sandbox that it runs in.
     pub pod: Pod,
 }
 
@@ -180,9 +178,9 @@ pub struct MountPoint {
 pub struct Options {
     /// What lies over the root file system and over bind mounts.
     pub overlay: Overlay2,
-    /// Who changes the files of the root.
+    /// Which processes change the files of the root.
     pub root_access: FileAccess,
-    /// Who changes those of bind mounts.
+    /// Which processes change those of bind mounts.
     pub bind_access: FileAccess,
     /// FIFOs in bind mounts are the host's (`--host-fifo=open`).
     pub host_fifos: bool,

@@ -1,9 +1,10 @@
-//! `linux.namespaces`, `uidMappings` and `gidMappings`: what the sandbox shares with the host and with others.
+//! `linux.namespaces`, `uidMappings` and `gidMappings`: the namespaces that the sandbox shares with the host and with
+//! other containers.
 //!
-//! A sandbox has namespaces of its own of every kind, inside and outside, whatever the configuration says: there is
-//! no kind that a container of ours could share with the host in its entirety. What can be joined is the network
-//! namespace of the sandbox's processes, by path, and, by a container of a pod, the pid and uts namespaces of the
-//! others there; their ipc and network namespaces are one in any case.
+//! A sandbox always has namespaces of its own of every kind, inside and outside. A container cannot share any kind with
+//! the host completely. It can join the network namespace of the sandbox's processes, by path. A container of a pod can
+//! also join the PID and UTS namespaces of the pod's other containers. The containers of a pod always share IPC and
+//! network namespaces.
 
 use crate::{Result, fail, open_regular};
 use oci_spec::runtime::{Linux, LinuxIdMapping, LinuxNamespaceType as Type};

@@ -1,4 +1,4 @@
-//! `--overlay2` and the annotations that stand for it: what takes the place of writes to the host's files.
+//! `--overlay2` and the annotations with the same meaning: where a container's writes go instead of the host's files.
 
 use crate::{Error, HostTree, Result, fail};
 use spec::Overlay;
@@ -197,7 +197,7 @@ impl Stores {
             _ if !written => None,
             Medium::Memory => None,
             Medium::Own if tree.is_file => None,
-            // Whoever packs the directory would pack the file as well.
+            // A program that packs the directory would pack the file as well.
             Medium::Own if choice.commit => Some(StorePlace { dir: tree.path.clone(), name: None }),
             Medium::Own => {
                 let count = self.places.iter().filter(|place| place.dir == tree.path).count();

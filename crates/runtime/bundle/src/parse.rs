@@ -1,5 +1,5 @@
-//! From text to the configuration's types, whatever capabilities it names: as runc has it, those that nobody knows are
-//! ignored with a warning, so that a newer client's list does not keep a container from starting.
+//! Turns text into the configuration's types. As with runc, unknown capabilities are ignored with a warning, so that a
+//! newer client's list does not keep a container from starting.
 
 use crate::caps;
 use serde::de::DeserializeOwned;
@@ -8,8 +8,8 @@ use serde_json::Value;
 /// The names of a process's sets of capabilities.
 const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "permitted", "ambient"];
 
-/// Parses a configuration, or with `at` empty a process, whose capabilities are below `at`; adds to `warnings` what was
-/// left out.
+/// Parses a configuration, or with an empty `at` a process (its capabilities are below `at`). Adds what was left out to
+/// `warnings`.
 pub(crate) fn parse<T: DeserializeOwned>(
     text: &str,
     at: &str,

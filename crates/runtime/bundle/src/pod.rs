@@ -12,7 +12,7 @@ const NAMES: [[&str; 2]; 2] = [
 /// Where a container runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pod {
-    /// In a sandbox of its own that nobody joins.
+    /// In a sandbox of its own that no other container joins.
     #[default]
     None,
     /// In a sandbox of its own, which others join and which ends with it.

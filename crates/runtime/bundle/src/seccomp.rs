@@ -1,8 +1,8 @@
 //! `linux.seccomp`: the filter of the container's processes, enforced by the kernel inside.
 //!
-//! As runc does: names that this architecture does not have are left out; a rule whose action is the default one is,
-//! too; several conditions on one argument are alternatives, on different arguments they must all hold; a call newer
-//! than all that the profile mentions answers ENOSYS instead of the default action, so that programs fall back.
+//! As runc does: names that this architecture does not have are left out; so is a rule with the default action; several
+//! conditions on one argument are alternatives, on different arguments they must all hold; a call newer than all that
+//! the profile mentions answers ENOSYS instead of the default action, so that programs fall back.
 
 use crate::{Result, fail};
 use oci_spec::runtime::{

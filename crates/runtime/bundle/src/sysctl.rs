@@ -1,7 +1,7 @@
-//! `linux.sysctl`: only of namespaces that the configuration gives the container.
+//! `linux.sysctl`: parameters of namespaces that the configuration gives the container.
 //!
-//! It has its own in any case. A configuration that asks for the host's and sets a parameter there is refused all the
-//! same, with runc's words: elsewhere it would change the host.
+//! The container has namespaces of its own in any case. Still, a configuration that asks for the host's namespace and
+//! sets a parameter there is refused, with runc's words: with runc it would change the host.
 
 use crate::namespaces::{Namespace, Namespaces};
 use crate::{Result, fail};

@@ -55,7 +55,7 @@ pub fn template_rootless(args: &[String], cwd: &str, uid: u32, gid: u32) -> Valu
     let linux = &mut config["linux"];
     linux["uidMappings"] = json!([{ "containerID": 0, "hostID": uid, "size": 1 }]);
     linux["gidMappings"] = json!([{ "containerID": 0, "hostID": gid, "size": 1 }]);
-    // The network is loopback alone: nobody but root can set one up.
+    // The network is loopback alone: only root can set one up.
     if let Some(namespaces) = linux["namespaces"].as_array_mut() {
         namespaces.push(json!({ "type": "user" }));
     }

@@ -1,4 +1,4 @@
-//! `linux.timeOffsets`: what the clocks of the container's time namespace are ahead of the host's.
+//! `linux.timeOffsets`: the offsets of the clocks of the container's time namespace from the host's.
 
 use crate::namespaces::{Namespace, Namespaces};
 use crate::{Result, fail};

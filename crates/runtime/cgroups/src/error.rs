@@ -1,4 +1,4 @@
-//! What goes wrong with control groups. Each message names the controller and the file, and says what to do about it.
+//! Errors of control groups. Each message names the controller and the file, and says what to do.
 
 use std::fmt;
 use std::io::ErrorKind;

@@ -87,8 +87,8 @@ const SHOWN_V2: [&str; 16] = [
     "pids.max",
 ];
 
-/// The processors that a group may run on, in both versions. They are shown of groups that processes are put into one by
-/// one: who is in a group from the start sees what it may run on.
+/// The processors that a group may run on, in both versions. They are shown for groups that processes join one by one.
+/// A process that is in the group from the start sees the processors that it may run on.
 const SHOWN_CPUS: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus.effective"];
 
 /// Opens them for reading.
@@ -192,7 +192,7 @@ pub(crate) fn pids(controller: &str, dir: &Path) -> Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Removes a group and those below it. A group whose last process has just ended stays busy for a moment.
+/// Removes a group and those below it. A group stays busy for a moment after its last process has ended.
 pub(crate) fn remove(controller: &str, dir: &Path, deadline: Instant) -> Result<()> {
     let mut pause = Duration::from_millis(1);
     loop {

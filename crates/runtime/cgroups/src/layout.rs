@@ -1,5 +1,5 @@
-//! Where the host keeps its control groups, and where a container's go: pure, from the text of
-//! /proc/self/mountinfo and /proc/self/cgroup.
+//! The place of the host's control groups, and the place for a container's. Pure: from the text of /proc/self/mountinfo
+//! and /proc/self/cgroup.
 
 use crate::{Error, Result};
 use mountinfo::Mount;

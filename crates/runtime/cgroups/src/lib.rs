@@ -1,12 +1,12 @@
 //! The host's control groups of a container: limits, usage, freezing, out-of-memory events.
 //!
-//! All processes of a sandbox (init, the sentry, the stubs) are in the container's group, so the host limits what
-//! the guest uses and what the sentry uses for it together. The one limit that would not mean the same is the number
-//! of processes: see [`host_pids_max`].
+//! All processes of a sandbox (init, the sentry, the stubs) are in the container's group. So the host limits the usage
+//! of the guest and of the sentry together. The limit on the number of processes would have another meaning: see
+//! [`host_pids_max`].
 //!
-//! A [`Manager`] is made from a configuration, and later again from what [`Manager::save`] gave. It keeps no
-//! descriptors. cgroup v1 and v2 are written through their files, systemd's driver through its `busctl`. Which limit goes to
-//! which file is runc's choice throughout, so that `docker update` and the like see what they expect.
+//! A [`Manager`] is made from a configuration, and later again from the result of [`Manager::save`]. It keeps no
+//! descriptors. cgroup v1 and v2 are written through their files, systemd's driver through `busctl`. Limits go to the
+//! same files as with runc, so that `docker update` and similar commands see what they expect.
 //!
 //! `kernel` and `kernelTCP` memory limits are ignored, as runc does. In cgroup v2 device rules are ignored: they
 //! would bind our own processes only, and those have filters of their own; the guest's devices are the sandbox's.

@@ -1,4 +1,4 @@
-//! Hearing of a group that is out of memory.
+//! Notices of a group that is out of memory.
 
 use crate::files::{table, write};
 use crate::groups::Groups;

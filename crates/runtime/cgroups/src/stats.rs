@@ -314,7 +314,7 @@ fn unified(groups: &Groups) -> Stats {
                 max: memory("peak"),
                 failcnt: table(&dir.join("memory.events")).get("max").copied().unwrap_or(0),
             },
-            // Those who read this count memory and swap together, as cgroup v1 does.
+            // Readers of this count memory and swap together, as cgroup v1 does.
             swap: MemoryEntry {
                 limit: memory("swap.max").saturating_add(limit),
                 usage: memory("swap.current").saturating_add(used),

@@ -288,7 +288,7 @@ fn usage_on_a_fake_cgroup_v2() {
 
 #[test]
 fn an_ordinary_user_without_a_group() {
-    // A path that nobody can make stands for one that the user may not make.
+    // A path that cannot be made stands for one that the user may not make.
     let mounts = "30 23 0:26 / /proc/1 rw - cgroup2 cgroup2 rw";
     let layout = Layout::parse(mounts.as_bytes(), "0::/").unwrap();
     let mut manager = Manager::in_layout(&layout, None, "id", false, true).unwrap();

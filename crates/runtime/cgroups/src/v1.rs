@@ -109,7 +109,7 @@ fn memory(groups: &Groups, memory: &LinuxMemory) -> Result<()> {
         groups.put("memory", "memory.oom_control", "1")?;
     }
     match memory.swappiness() {
-        // -1 means "not set" to those who have no other way to say so.
+        // -1 means "not set" to clients that have no other way to say so.
         None => {}
         Some(u64::MAX) => {}
         Some(value) if value <= 100 => groups.put("memory", "memory.swappiness", &value.to_string())?,

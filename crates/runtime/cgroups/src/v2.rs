@@ -34,8 +34,8 @@ pub(crate) fn create(top: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the limits. What is not mentioned stays as it is. Device rules have no file in cgroup v2; they would bind
-/// our own processes only, whose filters let them open no device.
+/// Writes the limits. What is not mentioned stays as it is. Device rules have no file in cgroup v2. They would bind our
+/// own processes only, and the filters of those open no device.
 pub(crate) fn set(groups: &Groups, resources: &LinuxResources) -> Result<()> {
     if let Some(limit) = resources.pids().as_ref().map(|pids| pids.limit())
         && limit != 0

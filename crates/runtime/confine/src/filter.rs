@@ -1,7 +1,7 @@
-//! Seccomp filters as data: a table of rules, each with the reason it is there.
+//! Seccomp filters as data: a table of rules, each with its reason.
 //!
-//! A call that no rule allows kills the process: none of ours makes such a
-//! call unless an attacker has taken it over.
+//! A call that no rule allows kills the process. A process of ours makes no such call unless an attacker has taken it
+//! over.
 
 use seccomp::compile::{Condition, Operator, Rule as Compiled, Rules};
 use seccomp::{RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, SockFilter};

@@ -79,8 +79,8 @@ pub fn hide(stage: &Stage, name: &str, tree: &Path, points: &[PathBuf]) -> io::R
     Ok(())
 }
 
-/// Mounts something empty over `path`, or over the directory on the way to it that may not be entered: today nobody of the sandbox
-/// gets beyond that one, but its permissions are the host's to change.
+/// Mounts something empty over `path`, or over the directory on the way to it that may not be entered. Today no process
+/// of the sandbox gets beyond that directory, but the host may change its permissions.
 fn cover(stage: &Stage, path: &Path) -> io::Result<()> {
     let (path, is_dir) = match statat(stage.dir(), path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => (path, FileType::from_raw_mode(stat.st_mode) == FileType::Directory),

@@ -1,4 +1,4 @@
-//! What our processes do to themselves before they touch anything a guest can influence.
+//! The steps by which a process gives up its rights before it reads data that a guest can influence.
 //!
 //! [`ids`] maps users, [`root`] gives a process an empty root, [`hidden`] covers
 //! mounts of the host there, [`privileges`] drops capabilities, and [`filter`]

@@ -1,4 +1,4 @@
-//! What the gofer asks of the host once its trees are built.
+//! The host calls of the gofer after it has built its trees.
 
 use confine::filter::{Arg, Rule, allow_when};
 

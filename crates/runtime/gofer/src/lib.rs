@@ -57,7 +57,8 @@ enum Reply {
     Detached,
 }
 
-/// Has the gofer at the other end live for as long as somebody holds that end, whoever started it.
+/// Has the gofer at the other end live as long as a process holds that end, also after the process that started the
+/// gofer has ended.
 pub fn detach(channel: &Channel) -> io::Result<()> {
     channel.send(&LaterRequest::Detach, &[])?;
     match channel.recv()? {

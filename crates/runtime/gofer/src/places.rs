@@ -1,4 +1,4 @@
-//! Places in a tree that the sandbox cannot write: what its kernel is to find there is made before.
+//! Places in a tree that the sandbox cannot write. The mount points that its kernel needs there are made in advance.
 
 use bundle::MountPoint;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, readlinkat};

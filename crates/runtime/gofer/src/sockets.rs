@@ -1,8 +1,8 @@
 //! Connections to Unix sockets of the host, for a sentry that may make none (`--host-uds=open`).
 //!
 //! A request names one of the container's trees and a path below it. The directory is opened without following links or
-//! leaving the tree, and becomes the working directory; the socket is then one name in it. The mounts of the trees follow no
-//! link. What is made is a socket of the host and nothing else, connected before the sentry gets it.
+//! leaving the tree, and becomes the working directory; the socket is then one name in it. The mounts of the trees
+//! follow no link. The gofer makes a socket of the host and nothing else, and connects it before the sentry gets it.
 
 use confine::filter::{Arg, Rule, allow, allow_when};
 use hostsys::net;

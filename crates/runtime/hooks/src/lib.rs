@@ -1,15 +1,15 @@
-//! Hooks: programs of whoever set the container up, run at six points of its life with the container's state on
-//! standard input.
+//! Hooks: programs of the container's manager, run at six points of the container's life with its state on standard
+//! input.
 //!
 //! `prestart`, `createRuntime`, `poststart` and `poststop` run in the runtime's namespaces, as everywhere.
 //!
-//! `createContainer` is looked up in the runtime's file system and belongs into the container's namespaces. It runs in
-//! those of them that exist on the host (network, ipc, uts: see [`HookNamespace`]). The container's mounts are made by the
-//! sandbox's own kernel, so the hook sees the runtime's mounts; what it changes below `root.path` the container sees.
+//! `createContainer` is looked up in the runtime's file system and should run in the container's namespaces. It runs in
+//! those that exist on the host (network, IPC, UTS: see [`HookNamespace`]). The sandbox's own kernel makes the
+//! container's mounts, so the hook sees the runtime's mounts. The container sees the hook's changes below `root.path`.
 //!
 //! `startContainer` is a program of the container, and so never runs on the host: the kernel inside runs it as a
-//! process of the container before the container's own, with [`State`] on its standard input. That is the business of
-//! whoever talks to the kernel; nothing here does it.
+//! process of the container before the container's own, with [`State`] on its standard input. The code that talks to
+//! the kernel does that; nothing here does.
 //!
 //! A hook without `env` gets the runtime's environment, one with an empty list gets none, as with runc. A hook that
 //! takes longer than its `timeout` is killed with all that it started.

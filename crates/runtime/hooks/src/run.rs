@@ -41,8 +41,8 @@ pub(crate) fn run(hook: &Hook, state: &[u8], namespaces: &[HookNamespace<'_>]) -
 }
 
 fn run_here(hook: &Hook, state: &[u8]) -> Result<(), String> {
-    // Files in memory, not pipes: a hook that does not read its input or leaves somebody behind who holds its output
-    // makes nobody wait.
+    // Files in memory, not pipes. A hook that does not read its input, or that leaves a process behind with its output
+    // open, then blocks nothing.
     let file =
         || memfd_create("hook", MemfdFlags::CLOEXEC).map(File::from).map_err(|error| error.to_string());
     let (mut stdin, stdout, stderr) = (file()?, file()?, file()?);

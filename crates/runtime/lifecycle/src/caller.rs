@@ -1,4 +1,5 @@
-//! What a container or process takes over from the process that starts it: standard streams, descriptors, resource limits.
+//! The parts that a container or process inherits from the process that starts it: standard streams, descriptors,
+//! resource limits.
 
 use crate::{Error, Result, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -70,7 +71,7 @@ pub(crate) fn check_tty(socket: Option<&Path>, detached: bool) -> Result<()> {
     Err("--tty: no standard stream is a terminal; leave it out, or name a --console-socket".into())
 }
 
-/// The terminal of a container or process: a new one whose other end goes to `socket`, or the caller's own.
+/// The terminal of a container or process: a new one, with its other end sent to `socket`, or the caller's own.
 pub(crate) fn terminal(
     wanted: bool,
     socket: Option<&Path>,

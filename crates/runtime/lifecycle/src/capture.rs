@@ -31,7 +31,7 @@ pub(crate) fn open(settings: &Settings, prepared: &mut Prepared, command: &str) 
     Ok(Some(file))
 }
 
-/// A regular file, made or emptied. Nothing else will do: a pipe that nobody reads would stop the sandbox.
+/// A regular file, made or emptied. Nothing else will do: a pipe without a reader would stop the sandbox.
 fn empty(path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     // Its name can be guessed, and others may write to the directory.

@@ -1,4 +1,4 @@
-//! `debug`: what a running container's kernel does.
+//! `debug`: shows the activity of a running container's kernel.
 
 use crate::ps::{self, running};
 use crate::settings::connect;

@@ -1,4 +1,4 @@
-//! `delete`: removes what a container holds, whatever state it is in.
+//! `delete`: removes everything that belongs to a container, in any state.
 
 use crate::directory::{self, Container, Lock};
 use crate::state::{Record, Status};
@@ -83,7 +83,8 @@ fn end_known(container: &Container, record: &Record, force: bool) -> Result<()> 
     }
 }
 
-/// Ends a container whose state cannot be read: by the lock that it holds, and by the control groups of its configuration.
+/// Ends a container with a state that cannot be read. It is found by the lock that it holds, and by the control groups
+/// of its configuration.
 fn end_unknown(settings: &Settings, container: &Container, id: &str) -> Result<()> {
     let spec = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE));
     let groups = spec.ok().and_then(|spec| groups::manager(settings, &spec, id).ok().flatten());

@@ -8,9 +8,9 @@
 //!         control.sock   leads to the sentry
 //! ```
 //!
-//! Locks are flock(2)s, which the kernel frees however their holder ends. So nobody has to say that a
-//! container has ended: when `alive` is free, it has. A directory that its maker left before the container
-//! was complete, or that belonged to a container in the foreground, is a left-over that the next user of the id replaces.
+//! Locks are flock(2)s, which the kernel frees however their holder ends. So no process has to report the end of a
+//! container: when `alive` is free, the container has ended. A directory that its maker left before the container was
+//! complete, or that belonged to a container in the foreground, is a left-over that the next user of the id replaces.
 
 use crate::state::{Record, Status};
 use bundle::open_regular;
@@ -131,7 +131,7 @@ fn sweep(root: &Path) {
 }
 
 impl Claim {
-    /// The file whose lock says that the container lives.
+    /// The file with the lock that says that the container lives.
     pub fn alive(&self) -> BorrowedFd<'_> {
         self.alive.as_fd()
     }

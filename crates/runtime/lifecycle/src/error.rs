@@ -46,7 +46,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Errors whose text is the line for the user.
+/// Errors with a text that is the line for the user.
 macro_rules! internal {
     ($($kind:ty),* $(,)?) => {
         $(impl From<$kind> for Error {

@@ -1,4 +1,4 @@
-//! `events`: what a container uses, and when its memory runs out.
+//! `events`: a container's usage, and notices that its memory ran out.
 
 use crate::directory::Container;
 use crate::state::{Record, Status};

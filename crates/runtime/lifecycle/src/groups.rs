@@ -123,7 +123,7 @@ fn resources(spec: &Spec) -> Option<&LinuxResources> {
     spec.linux().as_ref().and_then(|linux| linux.resources().as_ref())
 }
 
-/// The controllers whose limits a container of a pod has for itself.
+/// The controllers that a container of a pod has limits of its own for.
 fn limited(spec: &Spec) -> Vec<&'static str> {
     let Some(resources) = resources(spec) else { return Vec::new() };
     let memory = resources.memory().as_ref().and_then(|memory| memory.limit()).is_some_and(|limit| limit > 0);
@@ -134,8 +134,8 @@ fn limited(spec: &Spec) -> Vec<&'static str> {
     all.into_iter().filter(|(_, limited)| *limited).map(|(controller, _)| controller).collect()
 }
 
-/// Whether a control group has processes, and not such that are just ending: those of a container whose command line was
-/// killed may still be, although nothing says any more that it lives.
+/// Whether a control group has processes that are not just ending. Processes of a container may still be ending after
+/// its command line was killed, although nothing says any more that it lives.
 fn stays_in_use(group: &Manager) -> bool {
     const PATIENCE: Duration = Duration::from_secs(1);
     const PAUSE: Duration = Duration::from_millis(10);

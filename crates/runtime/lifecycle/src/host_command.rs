@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use writeback::Change;
 
-/// Exit status of a command whose time is over, as timeout(1) has it.
+/// Exit status of a command that ran out of time, as timeout(1) has it.
 const TIMED_OUT: u8 = 124;
 /// How long a command may take to end after SIGTERM then.
 const GRACE: Duration = Duration::from_secs(10);

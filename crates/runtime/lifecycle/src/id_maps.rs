@@ -4,7 +4,7 @@ use crate::{Result, Settings};
 use bundle::{IdRange, Prepared};
 use confine::ids::{Mapping, Maps};
 
-/// The mapping that the configuration asks for, or the one that follows from who the caller is.
+/// The mapping that the configuration asks for, or the one that follows from the caller's user.
 pub(crate) fn mapping(settings: &Settings, prepared: &Prepared) -> Result<Mapping> {
     let user = rustix::process::geteuid();
     let caller = if settings.is_rootless() { Mapping::CallerAsRoot } else { Mapping::Identity };

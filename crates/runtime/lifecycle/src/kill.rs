@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long a sentry may take to end one container of several, before the process that stands for it is killed.
 const INSIDE: Duration = Duration::from_secs(3);
 
-/// How long it may take to end a container whose root is then written back.
+/// How long it may take to end a container with a root that is then written back.
 const WRITTEN_BACK: Duration = Duration::from_secs(60);
 
 /// Sends a signal to processes of a container.

@@ -5,8 +5,8 @@
 //! (`sandbox::client`), and writes the new state down. Nothing here reads the command line, and nothing but what `run`
 //! and `exec` pass through is written to the standard streams.
 //!
-//! Invariants: a container changes only under its lock ([`directory::Lock`]); whether it lives is what its `alive` lock
-//! says, never what is written; whatever a failing `create` made is gone when `create` returns.
+//! Invariants: a container changes only under its lock ([`directory::Lock`]). Only its `alive` lock says whether it
+//! lives, never a file's content. A failing `create` leaves nothing behind.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The host's network namespace of a container, and what the kernel inside is told of it.
+//! The host's network namespace of a container, and the description of it for the kernel inside.
 
 use crate::state::Record;
 use crate::{Result, Settings};

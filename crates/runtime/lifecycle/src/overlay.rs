@@ -1,4 +1,4 @@
-//! `overlay`: what a container has changed in its root, which lies under an overlay.
+//! `overlay`: the changes of a container to a root under an overlay.
 
 use crate::directory::{Container, Lock};
 use crate::ps::running;

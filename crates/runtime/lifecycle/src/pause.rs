@@ -66,8 +66,8 @@ fn written_back(container: &Container, groups: Option<Manager>) -> Result<()> {
 }
 
 /// The control groups of a container that has its sandbox for itself, or that was frozen while it had. The processes of
-/// containers that share one are all in the groups of the first: the kernel inside knows which is whose, and stops them
-/// without stopping itself.
+/// containers that share a sandbox are all in the groups of the first one. The kernel inside knows the container of
+/// each process, and stops them without stopping itself.
 fn groups_to_freeze(settings: &Settings, record: &Record, freeze: bool) -> Option<Manager> {
     let groups = record.groups().ok()?;
     let whole = match freeze {

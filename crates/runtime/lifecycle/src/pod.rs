@@ -1,4 +1,5 @@
-//! Containers that share a sandbox: finding the one to join, and what a new container is to share with whom.
+//! Containers that share a sandbox: finding the sandbox to join, and which namespaces a new container shares with which
+//! other one.
 
 use crate::directory::{self, Container};
 use crate::state::{Record, Status};
@@ -17,7 +18,7 @@ pub(crate) struct Host {
     pub(crate) network: OwnedFd,
 }
 
-/// The record of the container whose sandbox this one is in: its own, or another one's.
+/// The record of the container that owns the sandbox of this one: its own, or another one's.
 pub(crate) fn sandbox_of(settings: &Settings, record: Record) -> Result<Record> {
     match record.pod() {
         // One that is not there was not joined.
@@ -86,7 +87,8 @@ fn without_infra(prepared: &Prepared, root: &Path, id: &str) -> bool {
     podman && !shares && Container::at(root, id).is_none()
 }
 
-/// Whose namespace a path means: clients write /proc/PID/ns/KIND, with the id of the process that stands for a container.
+/// The owner of the namespace that a path means. Clients write /proc/PID/ns/KIND, with the ID of the process that
+/// stands for a container.
 fn owner(members: &[Record], path: &Path, kind: &str) -> Option<String> {
     let wanted = fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
     let is = |pid: i32| {

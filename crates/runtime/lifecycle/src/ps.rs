@@ -36,7 +36,7 @@ pub(crate) fn running(settings: &Settings, id: &str) -> Result<(Container, Recor
     }
 }
 
-/// Those of a container that the host has frozen, whose kernel says nothing until it goes on.
+/// Those of a container that the host has frozen: its kernel does not answer until it goes on.
 fn frozen(init: i32) -> Vec<i32> {
     // Pid 1 is init, and the sentry is its only child; processes that hold no program are called by ours.
     let holds_program = |pid: i32| command_line(pid).first().is_some_and(|name| name != "ringfence stub");
@@ -52,7 +52,7 @@ fn command_line(pid: i32) -> Vec<String> {
     text.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// The sentry of the sandbox whose pid 1 is this process: it is the second one.
+/// The sentry of the sandbox that has this process as process 1: it is the second one.
 pub(crate) fn sentry(init: i32) -> Option<i32> {
     host_pids(init).get(&2).copied()
 }

@@ -55,7 +55,7 @@ pub(crate) fn run_on_create(hooks: &Hooks, state: &State) -> Result<()> {
     Ok(hooks::run(hooks, Kind::CreateContainer, &told, &namespaces)?)
 }
 
-/// `poststart` and `poststop`, whose failures do not stop anything: they are logged.
+/// `poststart` and `poststop`. Their failures stop nothing: they are logged.
 pub(crate) fn run_and_log(hooks: &Hooks, kind: Kind, state: &State) {
     for error in hooks::run_all(hooks, kind, &as_hooks_read_it(state)) {
         log::warn!("{error}");

@@ -6,9 +6,9 @@ use std::fs::OpenOptions;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Opens it: the file of `--debug-log`, or else of `--panic-log`. Without them a container in the foreground logs where the
-/// command line does. One in the background does not: the other end of standard error may wait for everybody to close it, and
-/// nobody empties a file.
+/// Opens it: the file of `--debug-log`, or else of `--panic-log`. Without them a container in the foreground logs where
+/// the command line does. One in the background does not: the reader of standard error may wait until all copies of it
+/// are closed, and a file would grow without end.
 pub(crate) fn open(settings: &Settings, id: &str, command: &str, background: bool) -> Result<Sink> {
     let format = settings.debug_log_format;
     let Some(pattern) = settings.debug_log.as_ref().or(settings.panic_log.as_ref()) else {

@@ -1,4 +1,4 @@
-//! What holds for all containers of one caller.
+//! Settings for all containers of one caller.
 
 use crate::capture::PacketCapture;
 use crate::directory::Container;
@@ -53,7 +53,7 @@ impl Settings {
             return dir.clone();
         }
         let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
-        // Root of a user namespace is an ordinary user of the host, whom /run does not belong to.
+        // Root of a user namespace is an ordinary user of the host, and /run does not belong to that user.
         if !self.is_rootless() && (users_are_the_hosts() || runtime_dir.is_none()) {
             return "/run/ringfence".into();
         }

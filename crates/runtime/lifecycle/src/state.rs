@@ -1,4 +1,4 @@
-//! `state` and `list`: what is known of a container.
+//! `state` and `list`: the record of a container.
 
 use crate::{Result, Settings, directory};
 use bundle::Pod;
@@ -71,7 +71,7 @@ pub struct State {
     /// The configuration's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Name of the user who made it.
+    /// Name of the user that made it.
     pub owner: String,
 }
 

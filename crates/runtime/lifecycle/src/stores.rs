@@ -1,8 +1,8 @@
-//! The files that overlays keep data in: made before a container, gone with it.
+//! The files that overlays keep data in. They are made before a container and removed with it.
 //!
-//! The sandbox opens no file of the host, so they are opened here and passed. One without a name is the host's to free. One
-//! with a name, in a directory that the container sees, is there to be counted with that directory, and is removed with
-//! the container.
+//! The sandbox opens no file of the host, so they are opened here and passed. The host frees a file without a name. A
+//! file with a name is in a directory that the container sees, so that disk usage of that directory counts it. It is
+//! removed with the container.
 
 use crate::{Error, Result};
 use bundle::StorePlace;

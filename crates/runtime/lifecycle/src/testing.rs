@@ -35,7 +35,7 @@ impl StateDir {
         Settings { root: Some(self.0.clone()), ignore_cgroups: true, ..Settings::default() }
     }
 
-    /// Puts a container here that has ended: nobody holds its lock.
+    /// Puts a container here that has ended: no process holds its lock.
     pub(crate) fn ended(&self, id: &str) {
         let claim = crate::directory::claim(&self.0, id).unwrap();
         claim.container().write(&record(id, Status::Running, false)).unwrap();

@@ -1,4 +1,4 @@
-//! `usage`: what memory the processes of a container's sandbox take on the host.
+//! `usage`: the memory of the processes of a container's sandbox on the host.
 
 use crate::ps::{host_pids, running};
 use crate::{Error, Result, Settings, pod};

@@ -1,8 +1,8 @@
 //! The share of the processors that a sandbox of several containers has.
 //!
-//! The sentry of a pod is in the control group of the container that came first, which is a pause container with next to no
-//! shares, while the system calls of all containers are its work. So that group weighs as much as the containers of the pod were
-//! given together, whenever one comes, goes or is given another share.
+//! The sentry of a pod is in the control group of the first container, which is a pause container with almost no
+//! shares. But the sentry serves the system calls of all containers. So that group gets the weight of all containers of
+//! the pod together, again whenever a container comes, goes or gets another share.
 
 use crate::directory::{self, Container};
 use crate::state::Record;
@@ -24,7 +24,7 @@ pub(crate) fn follow(settings: &Settings, sandbox: &str, new: Option<&Manager>) 
     }
 }
 
-/// The same after `update` of a container, whose lock the caller holds.
+/// The same after `update` of a container. The caller holds the container's lock.
 pub(crate) fn update(
     settings: &Settings,
     container: &Container,
@@ -44,7 +44,7 @@ pub(crate) fn update(
             container.write(&record)?;
             weigh(settings, container, &mut record, None)
         }
-        // Nobody has joined it yet.
+        // No container has joined it yet.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What the network gofer asks of the host.
+//! The host calls of the network gofer.
 
 use confine::filter::{Arg, Rule, allow, allow_when};
 

@@ -1,4 +1,4 @@
-//! Entrance for `fuzz/`: a question of a guest's and what a name server says to it.
+//! Entrance for `fuzz/`: a question of a guest and a name server's answer.
 
 use crate::dns::{Answer, Question};
 

@@ -1,4 +1,4 @@
-//! What was refused, in the sandbox's log. A guest decides how much that is, so it is bounded.
+//! Refused connections in the sandbox's log. A guest can cause any number of them, so the log is bounded.
 
 use netproto::Kind;
 use std::collections::BTreeSet;

@@ -1,14 +1,15 @@
 //! The network gofer: the process that makes the host's sockets for a sandbox in host mode.
 //!
-//! The sentry may not call socket(2), connect(2) or bind(2). This process, outside the sandbox and in the network namespace
-//! that the sandbox is to use, does that after checking a policy, and hands the descriptor over; data then move without it. It has no file system and no
-//! capability, sits under its own seccomp filter, and ends when the sandbox closes its end of the socket. What comes from the
-//! sandbox is not trusted: what is no request ends the gofer.
+//! The sentry may not call socket(2), connect(2) or bind(2). This process is outside the sandbox, in the network
+//! namespace that the sandbox is to use. It makes these calls after checking a policy and passes the descriptor to the
+//! sentry. Data then move without it. It has no file system and no capability, runs under its own seccomp filter, and
+//! ends when the sandbox closes its end of the socket. It does not trust the sandbox: a message that is no request ends
+//! the gofer.
 //!
-//! A datagram socket's destination is the policy's business with every datagram. The sentry's filter lets it send to
-//! the peer only, so a datagram with a destination of its own is sent here. The same goes for names: questions to name
-//! servers that the policy does not name are answered here, from answers of the host's name servers, and addresses that such
-//! an answer holds are what the name's entries allow.
+//! The policy applies to every datagram. The sentry's filter lets the sentry send to a socket's peer only, so a
+//! datagram with a destination of its own is sent here. Questions to name servers that the policy does not name are
+//! answered here as well, from answers of the host's name servers. The addresses in such an answer are those that the
+//! entries with that name allow.
 //!
 //! [`Setup`] says what a sandbox may do, [`serve`] does it.
 

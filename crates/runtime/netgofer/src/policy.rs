@@ -1,4 +1,4 @@
-//! What a sandbox may reach: `--allow-net HOST[:PORT][/tcp|udp],...`.
+//! The destinations that a sandbox may reach: `--allow-net HOST[:PORT][/tcp|udp],...`.
 //!
 //! An entry allows connecting to an address, sending datagrams to it, and listening on it where it is one of the host's own.
 //! HOST is a name, `*.` and a name for the names below it, an address, a network as `10.0.0.0/8`, or `*` for every address. IPv6 addresses

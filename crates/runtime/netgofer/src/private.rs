@@ -1,7 +1,9 @@
-//! Addresses that a name of the policy never leads to, whatever a name server says: those of private networks, and this host's own.
+//! Addresses that a name of the policy never leads to, for any answer of a name server: those of private networks, and
+//! this host's own.
 //!
-//! Whoever runs the name servers of an allowed name chooses the addresses in their answers. A program behind a firewall must not be
-//! led to the machines behind it that way, so only an entry that holds the address or its network allows these.
+//! The operator of the name servers of an allowed name chooses the addresses in their answers. A program behind a
+//! firewall must not be led to the machines behind it that way, so only an entry that holds the address or its network
+//! allows these.
 
 use rustix::net::{
     AddressFamily as Family, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,

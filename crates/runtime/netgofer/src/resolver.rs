@@ -1,7 +1,7 @@
-//! Names: which addresses they lead to, and questions that name servers have yet to answer.
+//! Names: their addresses, and questions that name servers have not answered yet.
 //!
-//! Addresses come from the host's file of hosts and from the host's name servers, never from the sandbox. One stays good for
-//! as long as its record says, and a while longer for programs that keep what they have looked up.
+//! Addresses come from the host's file of hosts and from the host's name servers, never from the sandbox. An address is
+//! valid for the time in its record, and a while longer for programs that keep addresses.
 
 use crate::dns::{Answer, Question, SERVFAIL};
 use crate::policy::{Names, is_below};
@@ -30,7 +30,7 @@ const MAX_ADDRESSES: usize = 1024;
 /// Most lines of the log about addresses that names do not count for.
 const MAX_SAID: usize = 256;
 
-/// Who asked.
+/// The socket that asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     /// The sandbox's socket.
@@ -43,7 +43,7 @@ struct Pending {
     socket: OwnedFd,
     id: u16,
     question: Question,
-    /// Nobody for a question of our own.
+    /// None for a question of our own.
     client: Option<Client>,
     tries: usize,
     deadline: Instant,
@@ -91,7 +91,8 @@ impl Resolver {
         }
     }
 
-    /// Answers a question whose name may be looked up: at once, or later through [`ready`](Self::ready) or [`tick`](Self::tick).
+    /// Answers a question about a name that may be looked up: at once, or later through [`ready`](Self::ready) or
+    /// [`tick`](Self::tick).
     pub(crate) fn ask(&mut self, question: Question, client: Client) -> Option<Vec<u8>> {
         if let Some(ips) = self.hosts.get(&question.name) {
             return Some(question.addresses(ips.iter().copied()));
@@ -100,7 +101,7 @@ impl Resolver {
         self.send(question, Some(client), 0).then_some(()).map_or(Some(failure), |()| None)
     }
 
-    /// Sends a question to the server whose turn it is; false if that cannot be done.
+    /// Sends a question to the server that is next; false if that cannot be done.
     fn send(&mut self, question: Question, client: Option<Client>, tries: usize) -> bool {
         if self.servers.is_empty() || self.pending.len() >= MAX_PENDING || tries >= TRIES {
             return false;
@@ -123,14 +124,15 @@ impl Resolver {
         self.pending.iter().map(|pending| pending.socket.as_fd())
     }
 
-    /// Takes what has come in on the socket at that place, from the last place to the first; who is to be told what.
+    /// Takes what has come in on the socket at that place, from the last place to the first. Returns the client and its
+    /// answer.
     pub(crate) fn ready(&mut self, place: usize) -> Option<(Client, Vec<u8>)> {
         let pending = self.pending.get(place)?;
         let mut buffer = vec![0; 4096];
         let length = match net::receive(&pending.socket, &mut buffer, &mut [], 0) {
             Ok(received) => received.len,
             Err(abi::Errno::EAGAIN) => return None,
-            // Nobody listens there: the next server.
+            // No server listens there: the next one.
             Err(_) => return self.retry(place),
         };
         let message = &buffer[..length.min(buffer.len())];
@@ -162,7 +164,7 @@ impl Resolver {
         ips.retain(|_, until| *until > now);
         for (ip, ttl) in &answer.addresses {
             let ip = ip.to_canonical();
-            // A name of somebody else's must not lead into the host or its networks.
+            // A foreign name must not lead into the host or its networks.
             if is_private(ip) || self.own.holds(ip) {
                 if self.said.len() < MAX_SAID && self.said.insert((name.to_string(), ip)) {
                     log::warn!(
@@ -185,7 +187,7 @@ impl Resolver {
         self.pending.iter().map(|p| p.deadline).chain(self.refresh.iter().map(|(_, at)| *at)).min()
     }
 
-    /// Asks again what was not answered in time and what may have changed; who is to be told what.
+    /// Asks again what was not answered in time and what may have changed. Returns the clients and their answers.
     pub(crate) fn tick(&mut self) -> Vec<(Client, Vec<u8>)> {
         let now = Instant::now();
         let mut told = Vec::new();
@@ -207,7 +209,7 @@ impl Resolver {
         told
     }
 
-    /// The socket is gone: nobody waits for its answers.
+    /// The socket is gone: its answers are not awaited any more.
     pub(crate) fn forget(&mut self, socket: u64) {
         self.pending.retain(|pending| pending.client.is_none_or(|client| client.socket != socket));
     }
@@ -267,7 +269,7 @@ mod tests {
         names.learn("evil.example", &answer("127.0.0.1", 60));
         names.learn("evil.example", &answer("169.254.169.254", 60));
         let leads = |name: &str, ip: &str| names.leads_to(name, ip.parse().unwrap());
-        // A server that gives another address each time changes nothing for those who have the first one.
+        // A server that gives another address each time changes nothing for clients that have the first one.
         assert!(leads("index.example", "192.0.2.7") && leads("index.example", "192.0.2.8"));
         assert!(leads("db.example", "127.0.0.1") && !leads("evil.example", "127.0.0.1"));
         assert!(!leads("evil.example", "169.254.169.254"));

@@ -1,4 +1,4 @@
-//! Requests of one sandbox, answered one by one. Nothing here waits for anybody but in poll(2).
+//! Requests of one sandbox, answered one by one. The only call that waits is poll(2).
 
 use crate::dns::{Question, REFUSED};
 use crate::journal::Journal;
@@ -200,7 +200,7 @@ impl Server {
     }
 
     fn bind(&mut self, socket: &Socket, addr: SocketAddr) -> abi::Result<()> {
-        // A port that the host chooses is nobody else's; to receive connections on it takes listen(2).
+        // A port that the host chooses belongs to no other socket; to receive connections on it takes listen(2).
         if addr.port() != 0 && socket.kind != Kind::Ping {
             self.check_local(socket, addr)?;
         }

@@ -1,4 +1,4 @@
-//! What a network gofer is started with.
+//! The parameters of a network gofer.
 
 use crate::policy::Policy;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
-//! What there is in a network namespace of the host, to be shown inside. See rtnetlink(7).
+//! The interfaces, addresses and routes of a network namespace of the host, to be shown inside. See rtnetlink(7).
 //!
 //! The container's manager (Docker's hooks, CNI plugins, Podman's netavark) makes interfaces, addresses and routes in
-//! the namespace of the container's processes. The kernel inside is told of them when it is set up, and again right before the
-//! first process runs.
+//! the namespace of the container's processes. The kernel inside receives them when it is set up, and again right
+//! before the first process runs.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! Taking a namespace's interfaces over for the stack inside.
 //!
-//! The container's manager shows and checks the addresses in the namespace (`ip addr`, `docker inspect`), so they stay. What makes the
-//! host's own stack there answer for them goes: the routes that say that they are local. Without those, and with forwarding off, that stack
-//! drops what is sent to them, silently, and answers no question for them in ARP. For IPv6 it still says which hardware address they
-//! have, which is the right one.
+//! The container's manager shows and checks the addresses in the namespace (`ip addr`, `docker inspect`), so they stay.
+//! The routes that make them local are removed, because they make the host's own stack answer for them. Without those
+//! routes, and with forwarding off, that stack silently drops packets for the addresses and answers no ARP request for
+//! them. For IPv6 it still answers with their hardware address, which is the right one.
 
 use crate::{ask, look_here};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
@@ -114,7 +114,7 @@ fn name_server() -> io::Result<Option<OwnedFd>> {
 
 /// Keeps the stack of the caller's namespace from answering for the addresses of its Ethernet interfaces.
 fn silence(interfaces: &Interfaces) -> io::Result<()> {
-    // What is for nobody here must not be sent on.
+    // Packets for other hosts must not be sent on.
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "0")?;
     let indices: Vec<u32> = interfaces.links.iter().filter(|l| l.is_ethernet()).map(|l| l.index).collect();
     let socket = socket_with(Family::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -170,7 +170,7 @@ fn remove(socket: &OwnedFd, route: RouteMessage) -> io::Result<()> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     match parsed.payload {
         NetlinkPayload::Error(error) => match error.code {
-            // Somebody else was quicker.
+            // Another process was quicker.
             Some(code) if code.get() != -libc::ESRCH => Err(error.to_io()),
             _ => Ok(()),
         },

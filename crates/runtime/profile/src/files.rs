@@ -1,8 +1,8 @@
-//! The files that samples fall into: opened as the very files that are mapped, read within limits.
+//! The files that samples fall into. The mapped files themselves are opened, and read within limits.
 //!
-//! A file of a container is opened through a process that maps it (/proc/PID/map_files), so that no path is
-//! resolved that the guest could bend, and files that have no path are found, too. When every process that had it has ended,
-//! the path is looked up beneath the container's root as init shows it, where links cannot lead out.
+//! A file of a container is opened through a process that maps it (/proc/PID/map_files). So no path is resolved that
+//! the guest could change, and files without a path are found, too. When every process that mapped it has ended, the
+//! path is looked up beneath the container's root as init shows it, where links cannot lead out.
 
 use crate::records::{FileId, Mapping};
 use crate::sample;
@@ -151,8 +151,9 @@ impl Files {
     }
 }
 
-/// Opens a file that a process of the sandbox maps. For the twin of a file's text (systrap::twin) it is that file, whose part before
-/// the text is mapped in front of it; then its path and where in it the twin begins are told as well.
+/// Opens a file that a process of the sandbox maps. For the twin of a file's text (systrap::twin) it is that file; the
+/// part of the file before the text is mapped in front of the twin. Then the path and the place of the twin in the file
+/// are returned as well.
 fn mapped(
     pid: i32,
     id: FileId,

@@ -1,4 +1,4 @@
-//! Entrance for `fuzz/`: what the profiler reads of a file of the guest's.
+//! Entrance for `fuzz/`: the profiler's reading of a guest's file.
 
 use crate::symbols;
 use crate::unwind::Tables;

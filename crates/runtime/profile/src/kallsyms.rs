@@ -10,7 +10,7 @@ pub(crate) fn names(list: Lines<impl BufRead>, addresses: &[u64]) -> Vec<Option<
         let mut words = line.split_ascii_whitespace();
         let (Some(at), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
         let Ok(at) = u64::from_str_radix(at, 16) else { continue };
-        // Zeros are what those see who may not see them.
+        // A reader without the privilege sees zeros.
         if at == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
             continue;
         }

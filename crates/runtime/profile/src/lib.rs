@@ -1,12 +1,13 @@
 //! A CPU profile of a running sandbox: the sentry's threads and the guest's processes, sampled together from outside.
 //!
-//! The kernel's CPU clock interrupts every processor some hundred times in a second ([`hostsys::perf`]); what ran there is
-//! kept when it belongs to the sandbox ([`world`]): which frames of which files ([`files`], [`unwind`]), counted by stack ([`stacks`]).
-//! Once all is counted, frames get their names from the symbol tables of these files ([`elf`]), and the whole is written as folded
-//! stacks or as a flame graph ([`svg`]). Nothing happens inside the sandbox, and nothing of it is slower for it while no profile is taken.
+//! The host kernel's CPU clock interrupts every processor some hundred times in a second ([`hostsys::perf`]). A sample
+//! is kept when its process belongs to the sandbox ([`world`]). Its frames are found ([`files`], [`unwind`]) and
+//! counted by stack ([`stacks`]). At the end frames get their names from the symbol tables of the files ([`elf`]), and
+//! the profile is written as folded stacks or as a flame graph ([`svg`]). Nothing happens inside the sandbox, and
+//! profiling costs nothing while no profile is taken.
 //!
-//! What comes from the guest is not trusted: names, files and the numbers in them. Everything read is bounded, by size and
-//! in sum, and text is cleaned before it is shown.
+//! Data of the guest are not trusted: names, files and the numbers in them. All reads are bounded, each and in sum, and
+//! text is cleaned before it is shown.
 
 #![forbid(unsafe_code)]
 

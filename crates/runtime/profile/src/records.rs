@@ -1,4 +1,4 @@
-//! What the kernel writes into a sampler's ring, as perf_event_open(2) describes it.
+//! The records in a sampler's ring, as perf_event_open(2) describes them.
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,8 +20,8 @@ use std::time::Duration;
 const RINGS: usize = 64 << 20;
 const RING: std::ops::RangeInclusive<usize> = 512 << 10..=8 << 20;
 const PAGE: usize = 4096;
-/// Bytes of the stack that come with a sample, unless a second's would not fit into the ring: on a busy machine it
-/// may take as long until somebody looks.
+/// Bytes of the stack that come with a sample, unless a second's would not fit into the ring: on a busy machine it may
+/// take a second until the ring is read.
 const STACK: usize = 16 << 10;
 /// Time between two looks at the rings.
 const ROUND: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ const LATE: u64 = 5_000_000;
 pub struct Request<'a> {
     /// The sandbox's pid 1, by its id on the host.
     pub init: i32,
-    /// The process in whose mount namespace the container's files are.
+    /// The process that has the container's files in its mount namespace.
     pub shown: i32,
     /// Samples in a second, on each processor.
     pub frequency: u32,

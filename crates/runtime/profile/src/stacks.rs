@@ -1,4 +1,4 @@
-//! Samples counted by stack, and what becomes of them: names, folded text, a tree.
+//! Samples counted by stack, and their output: names, folded text, a tree.
 
 use crate::files::Files;
 use crate::records::{Mapping, Registers, context};
@@ -19,7 +19,7 @@ const MAX_STACKS: usize = 1 << 18;
 /// Most frames of a process in a stack; the host's kernel records half as many.
 const MAX_DEPTH: usize = 256;
 
-/// Whose code a frame is.
+/// Which code a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Not code: a thread, a process, or a group of them.
@@ -37,7 +37,7 @@ pub enum Kind {
 /// A frame with its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
-    /// Whose it is.
+    /// The code that it belongs to.
     pub kind: Kind,
     /// Cleaned of control characters.
     pub text: String,

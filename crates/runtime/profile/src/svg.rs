@@ -1,4 +1,4 @@
-//! The flame graph: a tree of the stacks, drawn as rectangles whose width is the share of the samples.
+//! The flame graph: a tree of the stacks, drawn as rectangles. The width of a rectangle is its share of the samples.
 //!
 //! One self-contained SVG file. Without scripts it shows everything, each frame's figures as a tooltip; its own
 //! script adds zooming into a frame and searching. Every text is escaped.
@@ -134,7 +134,7 @@ fn whose(kind: Kind) -> &'static str {
     }
 }
 
-/// A colour by whose code it is, in a shade by its name.
+/// A colour for the kind of code, in a shade by its name.
 fn fill(label: &Label) -> String {
     let (hue, saturation, light) = match label.kind {
         Kind::Group => (0, 0, 82),

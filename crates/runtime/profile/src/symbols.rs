@@ -1,6 +1,6 @@
 //! ELF files: names of functions from their symbol tables, and where their unwind information is.
 //!
-//! The file may come from anywhere: every table is bounded, every number in it is checked before it is used.
+//! The file is not trusted: every table is bounded, and every number in it is checked before it is used.
 
 use elf::{
     FileHeader, ProgramHeader, SectionHeader, Symbol, program_kind, section_kind, symbol_binding, symbol_kind,

@@ -1,8 +1,8 @@
-//! Finding a function's callers: by the file's unwind information, which nearly every program has for its exceptions and
-//! debuggers, where there is some, and by frame pointers elsewhere.
+//! Finds a function's callers by the file's unwind information, which nearly every program has for its exceptions and
+//! debuggers. Without such information it uses frame pointers.
 //!
-//! Files and stacks are whatever the guest made of them. A step reads from the copy of the stack only, goes up only, and
-//! the rules for a place are worked out once.
+//! Files and stacks are not trusted. A step reads from the copy of the stack only and goes up only. The rules for a
+//! place are computed once.
 
 use crate::records::Registers;
 use crate::symbols::{Image, Source};

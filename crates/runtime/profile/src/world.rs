@@ -1,7 +1,7 @@
-//! The processes of the sandbox, followed through the records: which there are, what they are called, what they map.
+//! The processes of the sandbox, their names and their mappings, followed through the records.
 //!
-//! The list of processes begins with what /proc shows once the samplers run; records that are older than what was
-//! read of a process there do not apply to it any more.
+//! The list of processes begins with the content of /proc after the samplers have started. Records that are older than
+//! that reading of a process are ignored.
 
 use crate::records::{Event, Mapping, Record, Sample};
 use std::collections::{BTreeMap, HashMap};
@@ -133,7 +133,7 @@ impl Processes {
         if self.processes.get(&pid).is_some_and(|known| time < known.since) {
             return;
         }
-        // A new process whose id another one had replaces that one.
+        // A new process with the ID of an earlier one replaces that one.
         match self.processes.get_mut(&parent) {
             Some(process) if pid == parent => {
                 // A thread, which is called like the process until it says otherwise.

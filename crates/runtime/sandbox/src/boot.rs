@@ -192,8 +192,8 @@ struct Window {
 }
 
 impl Window {
-    /// `None` for the terminal of somebody else's session, who hears of its changes then. The zygote must have
-    /// been forked: guest processes stay in another session. Blocks the signals for all threads.
+    /// `None` for the terminal of another session, which receives its window changes. The zygote must have been forked:
+    /// guest processes stay in another session. Blocks the signals for all threads.
     fn take(console: &OwnedFd) -> io::Result<Option<Self>> {
         let tty = console.try_clone()?;
         rustix::process::setsid()?;

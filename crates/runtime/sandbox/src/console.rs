@@ -1,4 +1,4 @@
-//! Terminals for containers whose user is at the other end of a socket: `--console-socket`.
+//! Terminals for containers with a user at the other end of a socket: `--console-socket`.
 
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Makes a pseudo-terminal, sends its master to whoever listens at `socket`, and returns the slave, in raw mode: the
+/// Makes a pseudo-terminal, sends its master to the listener at `socket`, and returns the slave, in raw mode. The
 /// container's own terminal, inside, does the rest.
 pub fn open(socket: &Path, size: WindowSize) -> io::Result<OwnedFd> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;

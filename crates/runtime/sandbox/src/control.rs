@@ -1,7 +1,7 @@
 //! The sentry's side of its connections: one thread for each.
 //!
-//! A process that can open the control socket may do all of this; the file modes of the state directory decide which can.
-//! What comes in is still checked like any input, for an error of a client must not end the container.
+//! A process that can open the control socket may use all of it; the file modes of the state directory decide which
+//! can. All input is still checked, because an error of a client must not end the container.
 
 use crate::messages::{Event, Request};
 use crate::received;
@@ -97,8 +97,8 @@ impl Drop for Open {
     }
 }
 
-/// Waits until every request received so far is answered. A program may end before the thread that let it run has said so,
-/// and whoever asked would take the start for failed.
+/// Waits until every request received so far is answered. A program may end before the thread that let it run has
+/// reported that. The client would then take the start for failed.
 pub(crate) fn settle() {
     drop(ANSWERED.wait_timeout_while(open_requests(), SETTLE, |open| *open > 0));
 }
@@ -163,7 +163,7 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
             Request::Forward { port } => match forward(kernel, fds, port) {
                 Ok(pass_on) => {
                     drop(open);
-                    // Whoever asked is answered by the pipes, if this is not heard.
+                    // If this is lost, the client learns of the end from the pipes.
                     let _ = channel.send(&Event::Done, &[]);
                     return pass_on();
                 }

@@ -1,4 +1,4 @@
-//! What the sentry asks of the host; [`host_network`] has what host mode adds.
+//! The host calls of the sentry; [`host_network`] has those that host mode adds.
 //!
 //! docs/security.md groups these calls; a rule without a need is to be removed.
 
@@ -332,7 +332,7 @@ const UNIX: &[Rule] = &[
 ];
 const RECEIVE: u64 = (libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK | libc::MSG_TRUNC) as u64;
 
-/// Further command lines, and further containers, whose sockets come later.
+/// Further command lines, and further containers that send their sockets later.
 const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
     allow_when(

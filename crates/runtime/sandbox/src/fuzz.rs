@@ -1,4 +1,4 @@
-//! Entrances for `fuzz/`: both ends of the control socket, each against another end that says anything.
+//! Entrances for `fuzz/`: both ends of the control socket, each against an end that sends arbitrary messages.
 
 use crate::client::Client;
 use crate::control::serve;

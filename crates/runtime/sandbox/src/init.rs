@@ -1,12 +1,10 @@
 //! Pid 1 of the sandbox.
 //!
-//! It is there so that the sentry is not pid 1 (an init of a pid namespace may
-//! not create siblings, which is how guest processes come to be), and so that
-//! the end of the sentry ends everything else: when pid 1 ends, the kernel
-//! kills the namespace. To the host it is the container's process: it ends
-//! with the container's exit status, for as long as it lives it holds the
-//! lock that says so, and the gofer, and in its mount namespace, where nobody
-//! else of the sandbox is, the host finds the container's files (see `view`).
+//! It exists for two reasons. The sentry must not be pid 1, because an init of a PID namespace may not create siblings,
+//! and guest processes are made as siblings. And the end of the sentry must end everything else: when pid 1 ends, the
+//! host kernel kills the namespace. To the host it is the container's process. It ends with the container's exit
+//! status. As long as it lives it holds the gofer and the lock that says that the container lives. The host finds the
+//! container's files in its mount namespace, where no other process of the sandbox is (see `view`).
 
 use crate::logging::Format;
 use crate::messages::LifeMessage;
@@ -60,7 +58,7 @@ pub struct Inherited {
     pub gofer: OwnedFd,
     /// Leads to the command line, with which this process ends unless told otherwise.
     pub life: OwnedFd,
-    /// The file whose lock says that the container lives, or any other.
+    /// The file with the lock that says that the container lives, or any other.
     pub alive: OwnedFd,
     /// The form of the log.
     pub format: Format,
@@ -104,7 +102,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     let status = attend(&children, sentry.pid, &gofer, life)?;
-    // Only a container with a state directory has somebody who reads it.
+    // Only a container with a state directory has a reader for it.
     let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
     Ok(status)
 }

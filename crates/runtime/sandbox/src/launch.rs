@@ -45,7 +45,7 @@ pub struct Files {
 
 /// What of the host a sandbox's processes hold.
 pub struct HostHandles<'a> {
-    /// The file whose lock says that the container lives; pid 1 writes the exit status into it.
+    /// The file with the lock that says that the container lives; pid 1 writes the exit status into it.
     pub alive: Option<BorrowedFd<'a>>,
     /// Control groups that each process of ours enters.
     pub groups: &'a Groups,
@@ -298,8 +298,8 @@ pub(crate) fn in_network<T>(
     })?;
     let started = start(Namespaces::ALL_BUT_NETWORK);
     match enter(own.as_fd()) {
-        // A user who is root only in a namespace of its own may not go back to the host's network; nothing that
-        // follows needs it, save for a hook, which then runs in the container's.
+        // A user that is root only in a namespace of its own may not go back to the host's network. Nothing that
+        // follows needs it, except a hook, which then runs in the container's.
         Ok(()) | Err(rustix::io::Errno::PERM) => started,
         Err(error) => Err(error.into()),
     }
@@ -456,7 +456,7 @@ pub struct WriteBack {
 }
 
 impl WriteBack {
-    /// Starts it. It lives for as long as somebody has the other end of its socket.
+    /// Starts it. It lives as long as the other end of its socket is open.
     pub fn start(
         log: &Sink,
         mapping: Mapping,

@@ -82,8 +82,8 @@ pub fn append(path: &Path) -> Result<File, String> {
     opened(OpenOptions::new().create(true).append(true), path)
 }
 
-/// The same for a file whose name can be guessed, in a directory that others may write to: no link is followed but those of
-/// /dev, as in `/dev/stderr`.
+/// The same for a file with a name that can be guessed, in a directory that others may write to. No link is followed
+/// except those of /dev, as in `/dev/stderr`.
 pub fn append_no_link(path: &Path) -> Result<File, String> {
     if path.parent() == Some(Path::new("/dev")) {
         return append(path);

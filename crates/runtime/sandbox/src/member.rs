@@ -1,9 +1,9 @@
 //! A container in another one's sandbox: the process that stands for it on the host.
 //!
-//! The sentry is the other container's. This process has what init has besides: the socket that the gofer lives by,
-//! the lock that says that the container lives, and the way to the command line. Over one more socket the sentry says
-//! how the container ended; when either end of it is closed the other one ends as well, so neither the container nor
-//! this process can be left over.
+//! The sentry is the other container's. Like init, this process holds the gofer's socket, the lock that says that the
+//! container lives, and the connection to the command line. Over one more socket the sentry reports how the container
+//! ended. When either end of that socket is closed, the other side ends as well, so neither the container nor this
+//! process can be left over.
 
 use crate::init::{STANDING, hung_up};
 use crate::launch::{HostHandles, Sandbox, Starter, in_network};
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Exit status of a container that ended with its sandbox.
 const KILLED: i32 = 128 + libc::SIGKILL;
 
-/// Beside those of everybody who stands for a container.
+/// Beside those of every process that stands for a container.
 const RULES: &[Rule] = &[
     allow_when(libc::SYS_ioctl, &[&[Arg::Is(1, libc::TIOCGWINSZ as u32)]], "the size of the terminal"),
     allow_when(
@@ -43,8 +43,8 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// As [`launch`](crate::launch::launch), for a container that joins the sandbox whose control socket lies in `dir`.
-/// `console` is its terminal if nobody stays to watch that one's size.
+/// As [`launch`](crate::launch::launch), for a container that joins the sandbox with its control socket in `dir`.
+/// `console` is its terminal if no command line stays to watch the terminal's size.
 pub fn join(
     log: &Sink,
     mapping: Mapping,
@@ -84,7 +84,7 @@ pub struct Inherited {
     pub gofer: OwnedFd,
     /// Leads to the command line, with which this process ends unless told otherwise.
     pub life: OwnedFd,
-    /// The file whose lock says that the container lives, or any other.
+    /// The file with the lock that says that the container lives, or any other.
     pub alive: OwnedFd,
     /// The container's terminal.
     pub console: Option<OwnedFd>,
@@ -116,7 +116,8 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     Ok(status)
 }
 
-/// Makes a terminal this process's, so that it hears of new sizes; `None` for one of somebody else's session.
+/// Makes a terminal this process's, so that the process receives changes of its size; `None` for the terminal of
+/// another session.
 fn take_terminal(tty: OwnedFd) -> io::Result<Option<(OwnedFd, SignalFd)>> {
     match rustix::process::ioctl_tiocsctty(&tty) {
         Ok(()) => Ok(Some((tty, SignalFd::new(&[libc::SIGWINCH, libc::SIGHUP])?))),

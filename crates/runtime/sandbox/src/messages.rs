@@ -1,8 +1,7 @@
-//! What the command line and the sandbox say to each other.
+//! The messages between the command line and the sandbox.
 //!
-//! The command line must expect a sentry that a guest has taken over: what it
-//! reads here is used as a number or shown with control characters removed,
-//! never more.
+//! A guest may have taken over the sentry. So the command line only uses what it reads here as a number, or shows it
+//! with control characters removed.
 
 use crate::view::View;
 use changes::Purpose;
@@ -36,7 +35,7 @@ pub(crate) enum Request {
     Signal {
         /// Its number.
         signo: i32,
-        /// Whom it is for; of a connection that started a process, that process.
+        /// The processes that it is for; on a connection that started a process, that process.
         to: Target,
     },
     /// The user's terminal has a new size.

@@ -1,8 +1,8 @@
-//! Which process the host's out-of-memory killer takes. See proc(5), /proc/PID/oom_score_adj.
+//! The choice of the host's out-of-memory killer. See proc(5), /proc/PID/oom_score_adj.
 //!
-//! The killer takes the process that has most memory. Guest memory is a stub's, so the right one goes. The files that a
-//! sandbox has in memory are in no process, and ending the stubs would not free them, only the end of the sentry does. So
-//! the sentry's score rises with them, as if they were its memory.
+//! The killer takes the process with most memory. Guest memory belongs to a stub, so the killer takes the right one.
+//! Files in memory belong to no process. Only the end of the sentry frees them, not the end of a stub. So the sentry's
+//! score rises with them, as if they were its memory.
 
 use rustix::fs::fstatfs;
 use std::fs::File;

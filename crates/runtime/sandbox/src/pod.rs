@@ -1,5 +1,5 @@
-//! The sentry's side of a further container: taken in over the control socket, it has a socket of its own for what is
-//! asked about it, and one that it lives by.
+//! The sentry's side of a further container. It arrives over the control socket. It has a control socket of its own,
+//! and a socket that ends the container when it is closed.
 
 use crate::control::{accept, thread};
 use crate::messages::{Event, Request};

@@ -1,4 +1,4 @@
-//! Descriptors that come in over a control socket, and what is written in them. Everything is bounded.
+//! Descriptors that arrive over a control socket, and their content. Everything is bounded.
 
 use crate::messages::Request;
 use channel::Channel;

@@ -1,9 +1,8 @@
-//! What init's mount namespace shows to the host: the container's root file system and mounts.
+//! Init's mount namespace, which shows the container's root file system and mounts to the host.
 //!
-//! Podman enters the mount namespace of a container's process to copy files and
-//! to list processes. Nothing of the sandbox lives there but init, whose filter
-//! lets it open nothing; the sentry and the guest's processes are in a mount
-//! namespace of their own with an empty root.
+//! Podman enters the mount namespace of a container's process to copy files and to list processes. No process of the
+//! sandbox lives there but init, and init's filter lets it open nothing. The sentry and the guest's processes are in a
+//! mount namespace of their own with an empty root.
 //!
 //! Directories of the host are shown as they are, without device nodes and
 //! set-user-id. File systems that live in the sentry are shown as empty places

@@ -1,4 +1,4 @@
-//! Carrying a journal out. Every operation may be repeated, and a list of them from the beginning.
+//! Carries out a journal. Every operation may be repeated, and so may the whole list.
 
 use crate::disk::{failed, is_refused, open_dir, set_attributes, split, write};
 use crate::journal::{self, Op};

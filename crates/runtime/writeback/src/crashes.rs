@@ -236,7 +236,7 @@ fn only_our_own_journal_is_carried_out() {
         steps::allow(usize::MAX);
         assert!(root.0.join(STAGING).join("journal").exists());
     };
-    // A root that nothing is known of: its directory stays, and is in nobody's way.
+    // A root without a record: its directory stays and does no harm.
     let root = Root::new("foreign");
     stop(&root);
     fs::remove_dir_all(root.state()).unwrap();
@@ -255,7 +255,7 @@ fn only_our_own_journal_is_carried_out() {
     assert_eq!(root.recover().unwrap(), Repair::Damaged(STAGING.into()));
     assert_eq!(root.picture(), before);
     assert_eq!(other.recover().unwrap(), Repair::Finished(String::new()));
-    // Nobody waits for it any more.
+    // The command that waited for it is gone.
     let root = Root::new("unawaited");
     stop(&root);
     let stopped = recover(&root.open(), &root.proof(), &|| Err(abi::Errno::EINTR)).unwrap_err();

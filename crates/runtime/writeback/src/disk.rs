@@ -71,9 +71,9 @@ pub(crate) fn is_written(name: &[u8]) -> bool {
     named || [&b"security.capability"[..], ACL, b"system.posix_acl_default"].contains(&name)
 }
 
-/// Whether an error says that the host cannot hold the one object that it is about, or lets nobody change it: its file
-/// system's bounds, a mount, an attribute like chattr(1)'s. A guest's user can have that come at any object, and the
-/// others are written back all the same.
+/// Whether an error says that the host cannot hold the object, or that the object cannot be changed there: bounds of
+/// the file system, a mount, an attribute of chattr(1). A guest's user can have that come at any object, and the others
+/// are written back all the same.
 pub(crate) fn is_refused(error: Errno) -> bool {
     matches!(
         error,
@@ -130,8 +130,8 @@ pub(crate) fn describe(
     let mut mode = meta.mode;
     match host::chown_place(&place, Some(meta.uid), Some(meta.gid)) {
         Ok(()) => {}
-        // Without the privilege everything belongs to the one user we are; and there are users whom the user namespace
-        // does not have. Set-id bits would then be another user's.
+        // Without the privilege everything belongs to our one user, and some users do not exist in the user namespace.
+        // Set-id bits would then be another user's.
         Err(Errno::EPERM | Errno::EINVAL) => {
             left.owners += 1;
             mode &= !(libc::S_ISUID | libc::S_ISGID);

@@ -1,4 +1,4 @@
-//! What writing back asks of the host.
+//! The host calls of a write-back.
 
 use confine::filter::{Arg, Rule, allow, allow_when};
 

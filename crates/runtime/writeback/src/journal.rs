@@ -1,9 +1,9 @@
-//! What is to be done once everything is staged: a list of operations on disk, each of which may be repeated.
+//! The operations that follow when everything is staged: a list on disk. Each operation may be repeated.
 //!
-//! One operation after the other: its length, its kind, its parts, then a code of authentication. A container that
-//! writes to the directory may put a journal there. So a code takes a key that is kept elsewhere ([`crate::proof`]), and
-//! counts in the operation's place in the list; nothing of an operation counts before its code was found right. The
-//! last entry ends the list.
+//! An operation has its length, its kind, its parts and an authentication code. A container that writes to the
+//! directory may put a journal there. So the code uses a key that is kept elsewhere ([`crate::proof`]) and includes the
+//! operation's place in the list. An operation is not used before its code has been checked. The last entry ends the
+//! list.
 
 use crate::disk::Xattrs;
 use changes::{Meta, is_name};

@@ -1,8 +1,8 @@
 //! The changes as a layer of an image: a tar archive as the OCI image specification has it.
 //!
-//! A removed name is an empty file `.wh.NAME`, and a directory that hides one of the layers below has `.wh..wh..opq`
-//! in it. Extended attributes are PAX records `SCHILY.xattr.*`. Directories on the way to a change are part of the
-//! layer, since it says how they look.
+//! A removed name is an empty file `.wh.NAME`, and a directory that hides one of the layers below has `.wh..wh..opq` in
+//! it. Extended attributes are PAX records `SCHILY.xattr.*`. Directories on the way to a change are part of the layer,
+//! because a layer contains their attributes.
 
 use crate::disk::is_written;
 use crate::path::Place;
@@ -26,7 +26,7 @@ pub struct Left {
     pub sockets: u64,
     /// Names and devices that stand for something else in a layer.
     pub whiteouts: u64,
-    /// Extended attributes that are a host's own, and those whose names are no text.
+    /// Extended attributes that belong to a host, and those with names that are no text.
     pub xattrs: u64,
     /// Objects that lie too deep, and attributes of objects that have too many.
     pub omitted: u64,

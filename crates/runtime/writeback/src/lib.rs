@@ -1,5 +1,5 @@
-//! What is done outside with the changes of a container's overlay: they are listed, packed as a layer of an image, or
-//! written back to the directory below the overlay.
+//! Lists the changes of a container's overlay, packs them as a layer of an image, or writes them back to the directory
+//! below the overlay. All of it happens outside the sandbox.
 //!
 //! The changes come from the sentry as a stream (crate `changes`) and are not trusted: the stream's reader has checked
 //! each record, and nothing here follows a link or leaves the directory that it works on.

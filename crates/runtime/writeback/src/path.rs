@@ -1,4 +1,4 @@
-//! Where a walk is.
+//! The current place of a walk.
 
 use changes::{Kind, Node, PATH_MAX, State};
 

@@ -1,9 +1,8 @@
 //! The process that writes back: beside the sandbox, with the rights for one directory.
 //!
-//! It starts in namespaces of its own, moves into a tree that holds nothing but the directory, keeps the capabilities
-//! that owners, modes and devices take, and goes under a seccomp filter. Then it waits for streams of changes on its
-//! socket, carries out each, and answers. It ends when the socket is closed. A stream that ends before its end has
-//! changed nothing.
+//! It starts in namespaces of its own, moves into a tree that holds only the directory, keeps the capabilities that
+//! owners, modes and devices need, and enters a seccomp filter. Then it waits for streams of changes on its socket,
+//! carries out each, and answers. It ends when the socket is closed. An incomplete stream changes nothing.
 //!
 //! An answer is a byte (0: done, 1: not), the length of a text and the text: what was left out, or why it was not done.
 

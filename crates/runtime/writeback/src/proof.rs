@@ -1,16 +1,15 @@
-//! What is kept outside of a root about a write-back to it: which directory of the root is ours, and the key of its
-//! journal.
+//! The record of a write-back outside its root: the name of our directory in the root, and the key of the journal.
 //!
 //! A root may be written by a container, which can leave a directory and a journal there that look like ours. So
 //! nothing in a root is taken for an interrupted write-back unless a file among the states of the containers says so.
-//! That file is there for as long as a container that writes back to the root, or something to be finished:
+//! That file exists as long as a container writes back to the root, or an interrupted write-back is unfinished:
 //!
 //! ```text
 //! STATE/@write-back/HASH     of the root's path: number (8 bytes, 0 for nothing), key, path
 //! ```
 //!
-//! Whoever uses the file holds a shared lock on it. When these files are lost, what an interrupted write-back has left
-//! is never carried out.
+//! A user of the file holds a shared lock on it. When these files are lost, what an interrupted write-back has left is
+//! never carried out.
 
 use crate::journal::KEY;
 use crate::staging::STAGING;
@@ -158,7 +157,7 @@ impl Proof {
         Ok(self.entry()?.is_some())
     }
 
-    /// Removes the files that nobody uses, and that say nothing of a directory that is there.
+    /// Removes the files that are not in use and that describe no directory that is there.
     pub fn sweep(state_dir: &Path) {
         for file in fs::read_dir(state_dir.join(DIR)).into_iter().flatten().flatten() {
             let path = file.path();

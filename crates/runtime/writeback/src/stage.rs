@@ -1,5 +1,5 @@
-//! The first half of a write-back: everything that is new goes to the staging directory, and what is to be done with
-//! it to the journal. Nothing else of the root changes.
+//! The first half of a write-back: all new objects go to the staging directory, and the operations on them to the
+//! journal. Nothing else in the root changes.
 
 use crate::disk::{self, Xattrs, failed, is_refused, split};
 use crate::journal::{self, Op};
@@ -29,7 +29,7 @@ pub struct Skipped {
     pub xattrs: u64,
     /// Owners that the user namespace does not have, or that take a privilege.
     pub owners: u64,
-    /// Objects, or changes of some, that the host cannot hold or lets nobody make.
+    /// Objects, or changes of some, that the host cannot hold or that cannot be made there.
     pub refused: u64,
     /// Objects and attributes beyond the bounds of a stream of changes.
     pub omitted: u64,

@@ -6,9 +6,9 @@
 //!                   journal   the same when it is complete
 //! ```
 //!
-//! Until `journal` has its name, nothing of the root has changed and the directory is only to be removed. From then on
-//! everything that is to be done is on disk, and is done again from the beginning if it was interrupted. The root is
-//! locked for as long as somebody works on it.
+//! Until `journal` has its name, nothing in the root has changed, and recovery only removes the directory. From then on
+//! all operations are on disk, and recovery carries them out again from the beginning. The root is locked as long as a
+//! write-back works on it.
 //!
 //! A directory is ours when the root's [`Proof`] says so, and its journal when it has the codes of the key there. One
 //! that is not stays as it is: its name is avoided.
@@ -31,7 +31,7 @@ pub(crate) const NEW: &[u8] = b"new";
 pub(crate) const PART: &[u8] = b"journal.part";
 pub(crate) const JOURNAL: &[u8] = b"journal";
 
-/// Says whether to go on: EINTR when nobody waits for what is being done.
+/// Says whether to go on: EINTR when the result is no longer awaited.
 pub(crate) type Pace<'a> = &'a dyn Fn() -> abi::Result<()>;
 
 /// What has become of an interrupted write-back.

@@ -1,6 +1,5 @@
-//! Files of the host: every call takes a descriptor, and a name where it
-//! takes one is a single component that is never followed when it is a
-//! symbolic link. Nothing here takes a path from a guest.
+//! Files of the host. Every call takes a descriptor. A name is a single component, and a symbolic link is never
+//! followed. No call takes a path from a guest.
 //!
 //! Host calls: openat2, openat (O_TMPFILE-free), statx, fstatfs, getdents64, readlinkat, pread64, pwrite64,
 //! ftruncate, fallocate, lseek, fsync, fdatasync, mkdirat, mknodat, symlinkat, linkat, unlinkat, renameat2,

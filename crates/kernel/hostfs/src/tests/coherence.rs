@@ -1,4 +1,4 @@
-//! What others change in a shared tree is seen, and so is what we change by another way.
+//! Changes by other processes in a shared tree are seen, and so are our own changes by another path.
 
 use super::*;
 use caller::Failure;
@@ -219,7 +219,8 @@ fn known_names_and_attributes_make_no_host_call() {
     fs::write(t.0.join("d/f"), "one").unwrap();
     let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Lagging);
     warm(&c, &["/d/f", "/d/absent"]);
-    // Another process would be noticed; what we do ourselves, past the kernel, is not, so it shows who answers.
+    // A change by another process would be noticed. A change by this process, past the kernel, is not. So the result
+    // shows whether the host or the cache answered.
     fs::write(t.0.join("d/f"), "longer").unwrap();
     fs::write(t.0.join("d/absent"), "").unwrap();
     assert_eq!(stat(&c, "/d/f").unwrap().size, 3);
@@ -257,7 +258,7 @@ fn names_of_a_watched_directory_are_known() {
     warm(&c, &["/d/absent"]);
     let make = |name: &str| drop(open(&c, name, libc::O_CREAT | libc::O_WRONLY).unwrap());
     make("/d/one");
-    // What we do ourselves past the kernel shows who answers.
+    // A change by this process past the kernel shows whether the host or the cache answered.
     fs::write(t.0.join("d/unseen"), "").unwrap();
     assert_eq!(stat(&c, "/d/unseen").err(), Some(Errno::ENOENT));
     let names = || {
@@ -320,7 +321,7 @@ fn a_file_that_was_open_is_opened_without_a_host_call() {
     others.run(&format!("cd {}; echo two > g; mv g f", t.0.display()));
     std::thread::sleep(std::time::Duration::from_millis(1));
     assert_eq!(text(&open(&c, "/f", 0).unwrap()), "two\n");
-    // What nobody can find any more is not kept.
+    // An object that cannot be found any more is not kept.
     let links = |name: &str| {
         fs::read_dir("/proc/self/fd")
             .unwrap()

@@ -21,7 +21,7 @@ const IP_PKTOPTIONS: i32 = 9;
 const IPV6_MULTICAST_ALL: i32 = 29;
 const IPV6_MINHOPCOUNT: i32 = 73;
 
-/// A socket whose options are read or changed.
+/// A socket with options that are read or changed.
 pub(crate) struct Socket<'a> {
     pub(crate) v6: bool,
     pub(crate) net: &'a NetNamespace,

@@ -137,7 +137,7 @@ fn indexed_device(value: &[u8]) -> Result<u32> {
     u32::try_from(read_int(value)?).map_err(|_| Errno::EINVAL)
 }
 
-/// Who is bound to a device already needs a privilege to change that.
+/// A socket that is bound to a device already needs a privilege to change that.
 fn bind_device(cx: &dyn Caller, net: &NetNamespace, o: &mut IpOptions, device: u32) -> Result<()> {
     if o.device != 0 && !cx.creds().ns_capable(net.user_ns(), Cap::NET_RAW) {
         return Err(Errno::EPERM);

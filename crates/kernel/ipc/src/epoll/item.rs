@@ -93,7 +93,8 @@ impl Wake for ItemWaker {
         if item.mask.load(Ordering::SeqCst) & !FLAGS & events.0 == 0 {
             return false;
         }
-        // An exclusive item whose epoll has no sleeping thread has its event noted, and leaves the wake-up to others.
+        // An exclusive item of an epoll without a sleeping thread has its event noted, and leaves the wake-up to
+        // others.
         item.epoll.upgrade().is_some_and(|ep| ep.enqueue(&item))
     }
 }

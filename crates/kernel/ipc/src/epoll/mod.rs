@@ -1,9 +1,8 @@
 //! epoll(7).
 //!
-//! An [`Epoll`] holds items, one per (description, descriptor number). A watched file's
-//! wait queue wakes its item, which puts itself on the ready list and wakes the epoll's
-//! own queue. Collecting events polls the items on that list: what is not ready any more
-//! falls off; level-triggered items go back to its end.
+//! An [`Epoll`] holds items, one per (description, descriptor number). A watched file's wait queue wakes its item,
+//! which puts itself on the ready list and wakes the epoll's own queue. Collecting events polls the items on that list:
+//! items that are not ready any more are removed; level-triggered items go back to its end.
 //!
 //! Items hold their file weakly: closing the description for good removes them.
 //! Locks: `scan` serialises collectors and is held while files are polled (files never
@@ -58,7 +57,7 @@ pub struct Epoll {
     queue: WaitQueue,
     /// Items of other epolls that stand for this one.
     outer: Mutex<Vec<Weak<Item>>>,
-    /// Who pays for the items.
+    /// The account that pays for the items.
     user: Arc<Account>,
     me: Weak<Epoll>,
 }

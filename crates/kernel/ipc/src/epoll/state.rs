@@ -24,7 +24,7 @@ pub struct ItemState {
 /// An epoll instance as plain data: items on the ready list first, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EpollState {
-    /// The items whose files are open.
+    /// The items with open files.
     pub items: Vec<ItemState>,
 }
 
@@ -50,7 +50,7 @@ impl Epoll {
     }
 
     /// Adds the items of a saved instance to one that has none. `find` gives the open file with an identity; an item
-    /// whose file is not there any more is left out. ENOSPC when the epoll's user has too many items.
+    /// without its file is left out. ENOSPC when the epoll's user has too many items.
     pub fn restore(
         &self,
         cx: &dyn Caller,

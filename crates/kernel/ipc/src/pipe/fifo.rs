@@ -1,6 +1,6 @@
 //! Opening named pipes: fifo(7).
 //!
-//! The pipe hangs on the FIFO's inode while somebody has it open.
+//! The pipe is attached to the FIFO's inode while the FIFO is open.
 
 use super::{Pipe, PipeEnd};
 use abi::{Errno, Result};

@@ -1,10 +1,9 @@
 //! Pipes and FIFOs.
 //!
-//! A [`Pipe`] is a ring, counts of its readers and writers, and one wait queue. Its
-//! [`PipeEnd`]s are what descriptors refer to; the last end to close throws the data
-//! away. FIFOs are the same object hung on a named inode (see [`fifo`]).
-//! Lock rank: leaf; the wait queue is notified after the lock is released.
-//! A checkpoint keeps the ring's content, its size and the ends.
+//! A [`Pipe`] is a ring, counts of its readers and writers, and one wait queue. Its [`PipeEnd`]s are what descriptors
+//! refer to; the last end to close throws the data away. FIFOs are the same object attached to a named inode (see
+//! [`fifo`]). Lock rank: leaf; the wait queue is notified after the lock is released. A checkpoint keeps the ring's
+//! content, its size and the ends.
 
 pub mod fifo;
 mod ring;
@@ -26,7 +25,7 @@ use wait::{Events, WaitQueue};
 /// Slots of a new pipe.
 const DEFAULT_SLOTS: u64 = 16;
 
-/// Whoever the limits of a user on pipes do not hold for.
+/// Whether the limits of a user on pipes do not hold for the caller.
 fn privileged(cx: &dyn Caller) -> bool {
     let creds = cx.creds();
     creds.capable(Cap::SYS_RESOURCE) || creds.capable(Cap::SYS_ADMIN)
@@ -156,8 +155,8 @@ impl Pipe {
     }
 
     /// Moves up to `len` bytes from the pipe to another one, or copies them (`keep`): as much as there is and fits now.
-    /// 0 at the end of the input. EAGAIN when nothing moved although more may come; EPIPE and SIGPIPE when nobody reads
-    /// the output.
+    /// 0 at the end of the input. EAGAIN when nothing moved although more may come; EPIPE and SIGPIPE when the output
+    /// has no reader.
     pub fn splice(&self, cx: &dyn Caller, to: &Pipe, len: usize, keep: bool) -> Result<usize> {
         let (mut from, mut out);
         // Both at once, in the order of their addresses: no byte is seen twice.
@@ -239,7 +238,7 @@ impl Pipe {
         Ok(n)
     }
 
-    /// Adds an end; and, when nobody has the other direction open, the count of its opens to wait past (see
+    /// Adds an end. When the other direction is not open, returns also the count of its opens to wait past (see
     /// [`Pipe::opened_since`]). ENXIO when `needs_reader` and there is none.
     fn end(
         self: &Arc<Self>,

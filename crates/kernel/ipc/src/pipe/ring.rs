@@ -28,7 +28,7 @@ pub struct Ring {
 pub struct SlotState {
     /// What is to be read.
     pub unread: Vec<u8>,
-    /// Bytes of the slot that have been read, whose place is not free.
+    /// Bytes of the slot that have been read but still take up space.
     pub read: usize,
     /// A packet of O_DIRECT.
     pub packet: bool,
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(b.pop(&mut [0; 2 * SLOT]), SLOT + 10);
         assert_eq!(a.splice(&mut b, 5, false), 5);
         assert_eq!((a.len(), b.len()), (2 * SLOT - 5, 5));
-        // What shared its slot's data with nobody can still grow.
+        // A slot that shares its data with no other slot can still grow.
         assert_eq!(b.push(b"x", false), 1);
         assert_eq!(b.len(), 6);
     }

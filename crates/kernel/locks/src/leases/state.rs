@@ -18,7 +18,7 @@ pub struct LeaseState {
     pub breaking: Option<(i32, Option<Duration>)>,
 }
 
-/// The leases on an inode as plain data. Whoever waits for their end asks again.
+/// The leases on an inode as plain data. Threads that wait for their end ask again.
 pub fn state(inode: &InodeRef) -> Vec<LeaseState> {
     let Some(leases) = super::of(inode) else { return Vec::new() };
     let now = Instant::now();
@@ -32,8 +32,8 @@ pub fn state(inode: &InodeRef) -> Vec<LeaseState> {
     list.iter().filter_map(lease).collect()
 }
 
-/// Gives an inode without leases those of plain data. `find` gives the open file with an identity, and how it is told; a
-/// lease whose file is not there any more is left out. EINVAL for an inode that can have none.
+/// Gives an inode without leases those of plain data. `find` gives the open file with an identity, and the way to
+/// notify it; a lease without its file is left out. EINVAL for an inode that can have none.
 pub fn restore(
     inode: &InodeRef,
     saved: &[LeaseState],

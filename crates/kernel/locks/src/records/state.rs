@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vfs::Caller;
 use vfs::file::OpenFile;
 
-/// The locks on a file as plain data. Owners have their identities of before. Whoever waits for a lock asks again.
+/// The locks on a file as plain data. Owners have their identities of before. Threads that wait for a lock ask again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocksState {
     /// Record locks, by first byte.
@@ -28,7 +28,7 @@ pub fn state(file: &OpenFile) -> LocksState {
 
 /// Takes the locks of plain data for a file that has none, on the host as well where others outside can lock it. `find`
 /// gives the owner of now for one of before, and an open file of the inode that it has; what has no owner any more is
-/// left out. EAGAIN when somebody outside has a lock that stands in the way, ENOLCK when there are too many.
+/// left out. EAGAIN when a process outside has a lock that stands in the way, ENOLCK when there are too many.
 pub fn restore(
     cx: &dyn Caller,
     saved: &LocksState,
@@ -101,7 +101,7 @@ mod tests {
         let shape =
             |s: &LocksState| s.records.iter().map(|r| (r.kind, r.start, r.end, r.pid)).collect::<Vec<_>>();
         assert_eq!(shape(&again), shape(&saved));
-        // Who holds them may go on, and others are refused.
+        // The holder may go on, and others are refused.
         let other = open(&after);
         assert_eq!(test(&new[0], Owner::Posix(2), Kind::Exclusive, 5, TO_END), Ok(None));
         let found = test(&other, Owner::Posix(3), Kind::Shared, 5, TO_END).expect("asked");

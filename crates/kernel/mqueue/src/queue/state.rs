@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 /// [`Notification`] as plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotificationState {
-    /// Process ID of who asked, in the sandbox's own PID namespace.
+    /// Process ID of the process that asked, in the sandbox's own PID namespace.
     pub pid: i32,
     /// sigev_notify.
     pub how: i32,
@@ -21,18 +21,18 @@ pub struct NotificationState {
     pub value: u64,
 }
 
-/// A queue as plain data. Whoever waits at it calls again.
+/// A queue as plain data. Threads that wait at it make their call again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueState {
     /// Owner, mode, times and inode number.
     pub attr: Attr,
     /// Most messages, and most bytes of one.
     pub limits: (i64, i64),
-    /// The user who made it, and what it counts for in RLIMIT_MSGQUEUE.
+    /// The user that made it, and what it counts for in RLIMIT_MSGQUEUE.
     pub charge: (u32, u64),
     /// Messages with their priorities, in the order in which they will be received.
     pub messages: Vec<(u32, Vec<u8>)>,
-    /// Who is told of the next message.
+    /// The process that is notified of the next message.
     pub notification: Option<NotificationState>,
 }
 

@@ -51,7 +51,7 @@ fn of_container(container: &Container, ids: Ids) -> Result<Vec<u8>> {
     let ranges = container.id_map(ids == Ids::Groups);
     let all = [(0, 0, u32::MAX)];
     let ranges = match ids {
-        // Nobody maps projects in a namespace of a container.
+        // Projects are not mapped in a namespace of a container.
         Ids::Projects if !ranges.is_empty() => &[],
         _ if ranges.is_empty() => &all[..],
         _ => ranges,
@@ -71,7 +71,8 @@ pub fn set_projid_map(at: &At, data: &[u8]) -> Result<()> {
     set(at, Ids::Projects, data)
 }
 
-/// Who opened the file and who writes both count, so that nobody has a privileged program write what was opened for it.
+/// The opener and the writer of the file both count, so that a privileged program cannot be made to write to a file
+/// that was opened for it.
 fn set(at: &At, ids: Ids, data: &[u8]) -> Result<()> {
     let (ns, writer, opener) = (namespace(at)?, at.cx()?.creds(), at.opener()?);
     let parent = ns.parent().ok_or(Errno::EPERM)?;

@@ -23,7 +23,8 @@ use mm::Mm;
 use std::sync::{Arc, Weak};
 use vfs::Caller;
 
-/// Files that only those may open who may look into the process. They tell of the memory that it had then.
+/// Files that only a process with the right to look into the process may open. They tell of the memory that it had
+/// then.
 const BOUND: &[&str] = &["auxv", "environ", "maps", "numa_maps", "smaps", "smaps_rollup"];
 
 /// Of these the ones that cannot be opened when there is no memory any more.
@@ -47,7 +48,7 @@ pub fn check_open(at: &At, entry: &Entry, cx: &dyn Caller) -> Result<Option<Weak
     }
 }
 
-/// The check at every read of files that tell of the process as it is: `error` for those who may not look into it.
+/// The check at every read of files that show the process as it is: `error` for a reader that may not look into it.
 fn check_read(at: &At, error: Errno) -> Result<()> {
     at.proc()?.may_access(at.cx()?).map_err(|_| error)
 }

@@ -1,6 +1,5 @@
-//! /proc/PID/smaps and smaps_rollup. The host counts resident pages of a whole address space only,
-//! so the pages of a mapping are its share by size. Pages count as shared when what they are pages of is mapped more
-//! than once in the sandbox.
+//! /proc/PID/smaps and smaps_rollup. The host counts resident pages of a whole address space only, so the pages of a
+//! mapping are its share by size. Pages count as shared when their object is mapped more than once in the sandbox.
 
 use crate::pid::maps::{Line, header, lines};
 use abi::{Errno, PAGE_SIZE, Result};

@@ -52,7 +52,7 @@ fn parse(data: &[u8]) -> Result<(Vec<(i32, Timespec)>, usize)> {
 pub fn set_offsets(at: &At, data: &[u8]) -> Result<()> {
     let (new, taken) = parse(data)?;
     let ns = namespace(at)?;
-    // As on Linux, who opened the file counts.
+    // As on Linux, the credentials of the opener count.
     if !at.opener()?.ns_capable(ns.user_ns(), Cap::SYS_TIME) {
         return Err(Errno::EPERM);
     }

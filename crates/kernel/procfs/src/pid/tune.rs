@@ -1,5 +1,4 @@
-//! Files of a process that take writes with a meaning: its name, its standing with the OOM killer,
-//! its timer slack.
+//! Files of a process that a write changes: its name, its score for the OOM killer, its timer slack.
 
 use crate::pid::stat::{name, relations};
 use abi::{Errno, PAGE_SIZE, Result};

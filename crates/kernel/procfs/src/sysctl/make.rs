@@ -1,4 +1,4 @@
-//! Rows of the table, by what may set them.
+//! Rows of the table, by the kind of process that may set them.
 
 use super::{Put, Row, Seen, Value};
 use abi::Result;

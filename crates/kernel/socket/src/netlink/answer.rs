@@ -37,7 +37,7 @@ pub(super) struct Manner {
     pub(super) strict: bool,
 }
 
-/// One request, and who makes it.
+/// One request, and its sender.
 pub(super) struct Asker<'a> {
     pub(super) net: &'a NetNamespace,
     pub(super) cx: &'a dyn Caller,

@@ -1,5 +1,6 @@
-//! The ioctls of brctl(8): SIOCBRADDBR, SIOCBRDELBR, SIOCBRADDIF and SIOCBRDELIF, and the older SIOCSIFBR and SIOCDEVPRIVATE, which it
-//! tries after those and whose errors it shows. What it shows of bridges is in /sys/class/net.
+//! The ioctls of brctl(8): SIOCBRADDBR, SIOCBRDELBR, SIOCBRADDIF and SIOCBRDELIF, and the older SIOCSIFBR and
+//! SIOCDEVPRIVATE. brctl tries the latter after the former and shows their errors. What it shows of bridges is in
+//! /sys/class/net.
 
 use super::change::free_name;
 use super::create::random_mac;

@@ -1,5 +1,5 @@
-//! Settings of bridges in IFLA_INFO_DATA. There is no spanning tree, no filtering of VLANs and no snooping of multicast: what would switch
-//! them on is EOPNOTSUPP, and they are shown as off.
+//! Settings of bridges in IFLA_INFO_DATA. There is no spanning tree, no filtering of VLANs and no snooping of
+//! multicast: switching them on is EOPNOTSUPP, and they are shown as off.
 
 use super::error::Result;
 use super::wire;

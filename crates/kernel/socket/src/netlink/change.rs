@@ -1,5 +1,5 @@
-//! Changes by rtnetlink(7): addresses, routes and links of the namespace's TCP/IP stack. What a change says that is not understood is
-//! EOPNOTSUPP, so that nothing is left out in silence. Interfaces that are only shown cannot be changed (EOPNOTSUPP).
+//! Changes by rtnetlink(7): addresses, routes and links of the namespace's TCP/IP stack. An unknown part of a change is
+//! EOPNOTSUPP, so nothing is silently ignored. Interfaces that are only shown cannot be changed (EOPNOTSUPP).
 
 use super::address_list::IFA_F_NOPREFIXROUTE;
 use super::answer::Asker;

@@ -80,7 +80,7 @@ fn bridge(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<
     Ok(made)
 }
 
-/// A pair, whose other end VETH_INFO_PEER may describe: an `ifinfomsg` with attributes.
+/// A pair. VETH_INFO_PEER may describe its other end: an `ifinfomsg` with attributes.
 fn veth(
     asker: &Asker<'_>,
     other: &NetNamespace,

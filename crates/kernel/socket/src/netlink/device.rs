@@ -1,4 +1,4 @@
-//! The requests of netdevice(7) that any socket takes, whatever its family.
+//! The requests of netdevice(7) that sockets of every family take.
 
 use super::address::{self, SIOCSIFADDR, SIOCSIFNETMASK};
 use super::brctl;

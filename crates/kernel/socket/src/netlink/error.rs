@@ -1,4 +1,4 @@
-//! Why a request is refused: an error number, and a text for those who asked for one (NETLINK_EXT_ACK).
+//! Why a request is refused: an error number, and a text for sockets that have set NETLINK_EXT_ACK.
 
 use abi::Errno;
 

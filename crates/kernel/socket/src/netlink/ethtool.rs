@@ -1,5 +1,5 @@
-//! SIOCETHTOOL: what ethtool(8) learns of an interface. All are virtual devices without settings: who they are and whether there
-//! is a link is answered, the rest is EOPNOTSUPP.
+//! SIOCETHTOOL: the data that ethtool(8) shows of an interface. All are virtual devices without settings. Their
+//! driver's name and the state of the link are answered, the rest is EOPNOTSUPP.
 
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};

@@ -324,7 +324,7 @@ pub(super) fn describe(message: Message, link: &Facts, how: How) -> Vec<u8> {
     if let Some(master) = link.master {
         message = message.number(libc::IFLA_MASTER, master);
     }
-    // An interface that is down has a carrier as far as nobody has looked.
+    // An interface that is down is assumed to have a carrier.
     let carrier = link.carrier || (link.flags & libc::IFF_UP as u32 == 0 && link.kind != "veth");
     message =
         message.attribute(libc::IFLA_CARRIER, &[carrier.into()]).text(libc::IFLA_QDISC, link.discipline());

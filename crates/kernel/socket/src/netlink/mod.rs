@@ -1,10 +1,10 @@
-//! AF_NETLINK. rtnetlink: interfaces, addresses, routes, rules and neighbours, as ip(8), getifaddrs(3) and language run-times list
-//! and change them; sock_diag (`diag`): what ss(8) asks to learn of sockets; generic netlink (`generic`); netfilter (`netfilter`): rules
-//! for packets. See netlink(7), rtnetlink(7), sock_diag(7) and nft(8).
+//! AF_NETLINK. rtnetlink: interfaces, addresses, routes, rules and neighbours, as ip(8), getifaddrs(3) and language
+//! run-times list and change them; sock_diag (`diag`): lists of sockets for ss(8); generic netlink (`generic`);
+//! netfilter (`netfilter`): rules for packets. See netlink(7), rtnetlink(7), sock_diag(7) and nft(8).
 //!
-//! Requests are carried out at once, with no lock of the socket held; answers wait in its queue, which is bounded. Members of
-//! groups are told what changes in the namespace's stack (`notify`), whoever changes it, and what changes in nf_tables.
-//! Lock rank: `NETLINK_SOCKET`. A checkpoint keeps the queue, the address and the options.
+//! Requests are carried out at once, with no lock of the socket held; answers wait in its queue, which is bounded.
+//! Members of groups receive all changes in the namespace's stack (`notify`) and in nf_tables, from any source. Lock
+//! rank: `NETLINK_SOCKET`. A checkpoint keeps the queue, the address and the options.
 
 mod address;
 mod address_list;
@@ -331,7 +331,7 @@ impl SocketOps for Netlink {
         let to = req.addr.map(parse).transpose()?;
         let mut s = self.shared.state.lock();
         let (port, groups) = to.or(s.peer).unwrap_or_default();
-        // Only who may administer the namespace speaks to others than the kernel.
+        // Only a sender that may administer the namespace sends to others than the kernel.
         if (port, groups) != (0, 0) && !cx.creds().ns_capable(self.net.user_ns(), Cap::NET_ADMIN) {
             return Err(Errno::EPERM);
         }

@@ -1,5 +1,6 @@
-//! NETLINK_NETFILTER: what nft(8) and iptables(8) say to nf_tables, and conntrack(8) to connection tracking. The messages themselves are the crate `nftables`; here are
-//! capabilities, the dispatch to subsystems, and the sockets that listen to changes (`nft monitor`).
+//! NETLINK_NETFILTER: requests of nft(8) and iptables(8) to nf_tables, and of conntrack(8) to connection tracking. The
+//! crate `nftables` has the messages. This module has the capability checks, the dispatch to subsystems, and the
+//! sockets that listen to changes (`nft monitor`).
 
 use super::Netlink;
 use super::answer::{MIN_TYPE, Manner};
@@ -96,7 +97,7 @@ fn answer(
 }
 
 impl Netlink {
-    /// Answers a datagram. What changes is described if somebody listens.
+    /// Answers a datagram. A change is described if a socket listens.
     pub(super) fn serve(
         &self,
         cx: &dyn Caller,

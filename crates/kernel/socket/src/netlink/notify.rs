@@ -1,4 +1,4 @@
-//! What the groups of rtnetlink are told: changes of links, addresses, routes, rules and neighbours.
+//! Messages to the groups of rtnetlink: changes of links, addresses, routes, rules and neighbours.
 
 use super::sockets::Sockets;
 use super::wire::Message;
@@ -71,7 +71,7 @@ impl Monitor for Sockets {
 }
 
 impl Sockets {
-    /// Gives a number to the namespace that an interface leads to, or has moved to, whoever listens.
+    /// Gives a number to the namespace that an interface leads to, or has moved to, whether a socket listens or not.
     fn meet(&self, iface: &Iface, how: How) {
         let moved = match how {
             How::Moved { stack, .. } => Some(stack),

@@ -1,8 +1,8 @@
-//! What a network namespace calls others (`ip netns set`, `ip netns list-id`): RTM_NEWNSID, RTM_GETNSID, RTM_DELNSID. And the namespaces
-//! that other requests name, by number, process or descriptor.
+//! The numbers by which a network namespace names others (`ip netns set`, `ip netns list-id`): RTM_NEWNSID,
+//! RTM_GETNSID, RTM_DELNSID. Also the namespaces that other requests name, by number, process or descriptor.
 //!
-//! A number is given on request, or when an interface is described that leads elsewhere. It ends with the namespace that it is for,
-//! and keeps it no longer.
+//! A number is given on request, or when an interface is described that leads to another namespace. It ends with its
+//! namespace, and does not keep it alive.
 
 use super::answer::Asker;
 use super::change::Request;
@@ -183,7 +183,8 @@ fn target(asker: &Asker<'_>, id: i32) -> Result<Arc<NetNamespace>> {
     }
 }
 
-/// The namespace whose interfaces a request asks for, when IFLA_TARGET_NETNSID names one, and what the asker's calls it.
+/// The namespace that a request asks about, when IFLA_TARGET_NETNSID names one, and its number in the sender's
+/// namespace.
 pub(super) fn looked_at(asker: &Asker<'_>) -> Result<Option<(i32, Arc<NetNamespace>)>> {
     let value = super::wire::attribute(asker.message, IFINFO, IFLA_TARGET_NETNSID);
     let id = value.and_then(<[u8]>::first_chunk).copied().map(i32::from_ne_bytes);

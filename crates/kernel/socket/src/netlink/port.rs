@@ -1,6 +1,6 @@
-//! Ports of bridges, as bridge(8) and `ip link set ... type bridge_slave` change and list them: messages of AF_BRIDGE with IFLA_PROTINFO,
-//! and IFLA_INFO_SLAVE_DATA of others. There is no spanning tree, no snooping of multicast and no filtering of VLANs: what belongs to
-//! them is shown as Linux shows it at first, and cannot be set to anything else.
+//! Ports of bridges, as bridge(8) and `ip link set ... type bridge_slave` change and list them: messages of AF_BRIDGE
+//! with IFLA_PROTINFO, and IFLA_INFO_SLAVE_DATA of others. There is no spanning tree, no snooping of multicast and no
+//! filtering of VLANs. Their settings show Linux's initial values and cannot be changed.
 
 use super::answer::Asker;
 use super::change::Request;

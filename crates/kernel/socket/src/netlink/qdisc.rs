@@ -1,7 +1,7 @@
 //! Queueing disciplines of interfaces: RTM_NEWQDISC and its relatives. Only `pfifo` is known, as an interface's root.
 //!
-//! Devices of the stack take every packet at once, so a queue never holds one, and its limit matters only if it is 0: then every
-//! packet is dropped.
+//! Devices of the stack take every packet at once, so a queue is always empty. Its limit matters only if it is 0: then
+//! every packet is dropped.
 
 use super::answer::Asker;
 use super::change::{self, Request};

@@ -25,7 +25,7 @@ const RTAX_MTU: u16 = 2;
 const ONLINK: u32 = 4;
 const CLONED: u32 = 0x200;
 const LOOKUP_TABLE: u32 = 0x1000;
-/// RT_TABLE_COMPAT: a table whose number needs more than a byte.
+/// RT_TABLE_COMPAT: a table with a number that needs more than a byte.
 const COMPAT: u8 = 252;
 /// IP6_RT_PRIO_USER.
 const METRIC6: u32 = 1024;

@@ -1,7 +1,7 @@
 //! The netlink sockets of a network namespace, and how messages for groups reach them.
 //!
-//! Lock ranks: `RTNL`, `NETLINK_SOCKET`; the others are leaves. Changes of the stack are told with its locks held, so nothing here calls into the stack, and no lock of
-//! this module is held while a request is carried out.
+//! Lock ranks: `RTNL`, `NETLINK_SOCKET`; the others are leaves. The stack reports changes with its locks held. So
+//! nothing here calls into the stack, and no lock of this module is held while a request is carried out.
 
 use crate::nets::Nets;
 use crate::ops::PeerCred;
@@ -30,7 +30,7 @@ pub(super) struct Queued {
     pub(super) from: Origin,
 }
 
-/// Who sent a message: the kernel, unless told otherwise.
+/// The sender of a message: the kernel, unless set otherwise.
 #[derive(Clone, Default)]
 pub(super) struct Origin {
     /// The socket's address.
@@ -144,7 +144,7 @@ impl Shared {
         self.queue.notify(Events::READABLE);
     }
 
-    /// Queues a message for a group. A socket whose buffer is full loses it, and its next receive fails with ENOBUFS.
+    /// Queues a message for a group. A socket with a full buffer loses it, and its next receive fails with ENOBUFS.
     pub(super) fn deliver(&self, group: u32, bytes: &[u8]) {
         self.deliver_from(group, bytes, &Origin::default());
     }
@@ -193,7 +193,7 @@ pub struct NetlinkRow {
     pub inode: u64,
 }
 
-/// Whose request changes something: what is told of it names them.
+/// The requester of a change. Messages about the change name it.
 #[derive(Clone, Copy)]
 pub(super) struct Cause {
     /// The kind of message that is told of the change itself.
@@ -219,7 +219,8 @@ pub(crate) struct Sockets {
     cause: Mutex<Option<Cause>>,
 }
 
-/// While it lives, nobody else changes interfaces, addresses, routes or rules on request in any namespace (Linux's `rtnl_lock`).
+/// While it lives, no other request changes interfaces, addresses, routes or rules in any namespace (Linux's
+/// `rtnl_lock`).
 pub struct Rtnl<'a> {
     sockets: &'a Sockets,
     _guard: MutexGuard<'a, (), { rank::RTNL }>,
@@ -348,7 +349,7 @@ impl Sockets {
         guard
     }
 
-    /// Whose request leads to messages of a kind.
+    /// The requester that causes messages of a kind.
     pub(super) fn cause(&self, kind: u16) -> Option<Cause> {
         self.cause.lock().filter(|cause| cause.kind == kind)
     }

@@ -1,8 +1,8 @@
-//! NETLINK_KOBJECT_UEVENT: devices that come, go and change their names, as udev and libudev hear of them. See netlink(7)
-//! and udev(7).
+//! NETLINK_KOBJECT_UEVENT: messages to udev and libudev about devices that are added, removed or renamed. See
+//! netlink(7) and udev(7).
 //!
-//! The kernel tells group 1 of interfaces. Whoever may administer the namespace sends to groups and sockets (udevd tells
-//! programs of devices in group 2), and has the kernel tell group 1 of something by a request.
+//! The kernel reports interfaces to group 1. A process that may administer the namespace sends to groups and sockets
+//! (udevd reports devices to programs in group 2). By a request it can have the kernel report an event to group 1.
 
 use super::answer::Asker;
 use super::error::Result;

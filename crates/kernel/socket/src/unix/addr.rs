@@ -1,4 +1,4 @@
-//! `struct sockaddr_un`, and who listens where.
+//! `struct sockaddr_un`, and the table of bound addresses.
 
 use super::sock::Sock;
 use abi::{Errno, Result};

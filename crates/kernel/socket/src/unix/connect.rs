@@ -118,7 +118,7 @@ pub(super) fn connect(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr
         return Err(e);
     }
     {
-        // Nobody else knows this one yet.
+        // No other thread knows this one yet.
         let mut es = embryo.sock.state.lock_nested();
         es.phase = Phase::Established;
         es.peer = Some(sock.clone());

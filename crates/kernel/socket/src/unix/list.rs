@@ -40,7 +40,7 @@ pub(crate) struct UnixRow {
     /// Bytes of both buffers.
     pub(crate) buffers: (usize, usize),
     pub(crate) shut: u8,
-    /// Who bound or connected it, as far as that is known.
+    /// The user that bound or connected it, as far as that is known.
     pub(crate) uid: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What sits in a receive queue, and what it costs its sender.
+//! Messages in a receive queue, and their charge to the sender.
 
 use super::addr::Addr;
 use super::rights::Rights;
@@ -38,7 +38,7 @@ impl Charge {
         Ok(Charge { sock: sock.clone(), amount })
     }
 
-    /// Whose send buffer, and how much of it.
+    /// The send buffer, and the amount.
     pub fn parts(&self) -> (&Arc<Sock>, usize) {
         (&self.sock, self.amount)
     }

@@ -1,9 +1,8 @@
 //! AF_UNIX: stream, datagram and seqpacket sockets of one sandbox. See unix(7).
 //!
-//! A [`UnixSocket`] is what a descriptor owns; its [`sock::Sock`] stays while peers
-//! point at it. A message goes straight to the receiver's queue and is charged to the
-//! sender's buffer until it is read.
-//! A checkpoint keeps what [`UnixState`] has: names, pairs, queues and options. Connections to programs outside end.
+//! A descriptor owns a [`UnixSocket`]; its [`sock::Sock`] stays while peers point at it. A message goes straight to the
+//! receiver's queue and is charged to the sender's buffer until it is read. A checkpoint keeps what [`UnixState`] has:
+//! names, pairs, queues and options. Connections to programs outside end.
 
 mod addr;
 mod connect;
@@ -46,8 +45,8 @@ pub struct UnixFamily {
 }
 
 impl UnixFamily {
-    /// A family whose sockets together queue at most `queue_limit` bytes, their overhead included: the messages are memory
-    /// of the sentry. ENOBUFS is the answer to more.
+    /// A family of sockets that together queue at most `queue_limit` bytes, their overhead included: the messages are
+    /// memory of the sentry. ENOBUFS is the answer to more.
     pub fn new(queue_limit: usize) -> UnixFamily {
         UnixFamily { home: Arc::new(Home::new(queue_limit)) }
     }

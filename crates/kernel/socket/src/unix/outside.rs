@@ -1,7 +1,8 @@
 //! Connections to programs outside the sandbox.
 //!
 //! A name that no socket of this kernel has may be a socket of the host (`Inode::connect_outside`). From then on the
-//! operations are those of the host's connection. Descriptors and credentials do not cross: sending them is an error.
+//! operations are those of the host's connection. Descriptors and credentials cannot be sent to the other side: that is
+//! an error.
 
 use super::UnixSocket;
 use super::addr::Addr;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use vfs::{Caller, OutsideSocket};
 use wait::Events;
 
-/// When a connection is tried again whose other side has no room for it.
+/// When to try a connection again after the other side had no room for it.
 const LATER: Duration = Duration::from_millis(10);
 
 /// A connection, and the name that it was made by.
@@ -55,7 +56,8 @@ impl Outside {
     }
 }
 
-/// connect(2) to a name whose socket is not of this kernel. `refused` is the answer when it is not of the host either.
+/// connect(2) to the name of a socket that is not of this kernel. `refused` is the answer when it is not of the host
+/// either.
 pub(super) fn connect(
     socket: &UnixSocket,
     cx: &dyn Caller,

@@ -28,7 +28,7 @@ pub(super) fn poll(sock: &Arc<Sock>) -> Events {
     let mut writable = s.phase != Phase::Listening && sock.send_room();
     let peer = s.peer.clone();
     drop(s);
-    // A datagram peer whose queue is full, unless it is connected back.
+    // A datagram peer with a full queue, unless it is connected back.
     if writable
         && !sock.connected_kind()
         && let Some(p) = peer

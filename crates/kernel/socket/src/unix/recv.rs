@@ -11,7 +11,7 @@ use hostsys::clock::gettime_ns;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Credentials of a message that was sent without: nobody.
+/// Credentials of a message that was sent without any.
 const UNKNOWN: PeerCred = PeerCred { pid: None, uid: 65534, gid: 65534 };
 
 /// recvmsg(2).
@@ -61,7 +61,7 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
             at += 1;
             continue;
         }
-        // Bytes of different senders are not mixed where the receiver asks who they are.
+        // Bytes of different senders are not mixed where the receiver asks for credentials.
         let cred = m.cred.as_ref().unwrap_or(&UNKNOWN);
         if passcred && first_cred.get_or_insert_with(|| cred.clone()) != cred {
             break;
@@ -159,7 +159,7 @@ fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     Ok(out)
 }
 
-/// SO_TIMESTAMP and SO_TIMESTAMPNS: when a message was sent; now, when nobody had asked then.
+/// SO_TIMESTAMP and SO_TIMESTAMPNS: when a message was sent; now, when the option was not set then.
 fn stamp(sock: &Sock, at: Option<i64>) -> Ancillary {
     let now = || gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0);
     let at = Timespec::from_ns(at.unwrap_or_else(now));

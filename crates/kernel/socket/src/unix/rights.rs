@@ -1,14 +1,14 @@
-//! Descriptors in flight, and the collector for those nobody can receive any more.
+//! Descriptors in flight, and the collector for those that can no longer be received.
 //!
-//! A message may carry a socket whose queue carries another one, and so on without end. So
-//! nothing here drops a message's files from within the drop of another's: [`release_all`] is a loop.
+//! A message may carry a socket that has a message with another socket in its queue, and so on without end. So nothing
+//! here drops a message's files from within the drop of another's: [`release_all`] is a loop.
 //!
-//! A socket can be sent over itself, or two over each other. After their last descriptors are
-//! closed only the messages keep them. The collector finds sockets all of whose references are in
-//! flight and which no receivable message leads to, and throws their queues away. It runs when a
-//! socket is released or a descriptor of a socket in flight is closed, once that has happened half as often as
-//! there are sockets in flight: its work stays in proportion to the calls that cause it, and garbage to what is in use.
-//! Lock: the table of sockets in flight, a leaf.
+//! A socket can be sent over itself, or two over each other. After their last descriptors are closed only the messages
+//! keep them. The collector finds sockets that have all their references in flight and that no receivable message leads
+//! to, and empties their queues. Releases of sockets and closes of descriptors of sockets in flight are counted. The
+//! collector runs when the count reaches half the number of sockets in flight. So its work is in proportion to the
+//! calls that cause it, and garbage is in proportion to the sockets in use. Lock: the table of sockets in flight, a
+//! leaf.
 
 use super::UnixSocket;
 use super::message::Message;
@@ -31,7 +31,7 @@ struct Flying {
 struct Table {
     /// Unix sockets in flight, by address of their open file.
     sockets: HashMap<usize, Flying>,
-    /// Descriptors of any kind in flight, by the real user who sent them.
+    /// Descriptors of any kind in flight, by the real user that sent them.
     users: HashMap<u32, usize>,
     epoch: u64,
     /// Events since the last collection that may have left garbage.
@@ -49,7 +49,7 @@ impl Table {
 #[derive(Default)]
 pub(super) struct InFlight {
     table: Mutex<Table>,
-    /// Length of the table's `sockets`, for those who close a socket while there is none.
+    /// Length of the table's `sockets`, for a close(2) while there is none.
     sockets: AtomicUsize,
 }
 
@@ -149,13 +149,12 @@ impl InFlight {
         }
     }
 
-    /// Sockets that nobody can reach. `closing` is one with a reference that is about to go.
+    /// Sockets that cannot be reached. `closing` is one with a reference that is about to go.
     fn find_garbage(&self, closing: Option<usize>) -> Vec<Arc<OpenFile>> {
         let held = |k: usize| usize::from(closing == Some(k));
-        // A socket with a reference that is not in flight is somebody's: an in-flight count can only be
-        // below the number of references, and falls before a receiver gets hold of the file. All references are the
-        // right thing to count, as in Linux: one that should not be there keeps garbage, while a user who is not
-        // counted would lose a socket in use.
+        // A socket with a reference that is not in flight is in use: an in-flight count can only be below the number of
+        // references, and falls before a receiver gets hold of the file. All references are the right thing to count,
+        // as in Linux: one that should not be there keeps garbage, while an uncounted user would lose a socket in use.
         let candidates: HashMap<usize, Candidate> = {
             let t = self.table.lock();
             t.sockets
@@ -230,7 +229,7 @@ impl Rights {
         &self.files
     }
 
-    /// The user for whom they count.
+    /// The user that they count for.
     pub fn uid(&self) -> u32 {
         self.uid
     }

@@ -74,7 +74,7 @@ pub(super) struct Sock {
     pub home: Arc<Home>,
     /// The network namespace in which abstract names count.
     pub net: u64,
-    /// The Landlock domain of who made it.
+    /// The Landlock domain of its maker.
     pub domain: OnceLock<Arc<Domain>>,
     /// Number of the descriptor's inode.
     pub ino: AtomicU64,
@@ -204,7 +204,7 @@ impl Sock {
         out
     }
 
-    /// The last descriptor is gone. Returns what nobody has read, of waiting connections too: see
+    /// The last descriptor is gone. Returns what has not been read, of waiting connections too: see
     /// [`super::rights::release_all`]. Later calls find nothing.
     pub fn release(&self) -> Vec<Message> {
         let mut s = self.state.lock();
@@ -235,7 +235,7 @@ impl Sock {
             drop(ps);
             p.queue.notify(Events::ALL);
         }
-        // Connections nobody accepted are reset.
+        // Connections that were not accepted are reset.
         for e in &waiting {
             let peer = e.sock.state.lock().peer.clone();
             if let Some(p) = peer {

@@ -39,13 +39,13 @@ pub struct MessageState {
     pub from: Option<Addr>,
     /// The sender's credentials.
     pub cred: Option<CredState>,
-    /// The open files that it carries ([`OpenFile::id`]), and the user who sent them.
+    /// The open files that it carries ([`OpenFile::id`]), and the user that sent them.
     pub rights: (Vec<u64>, u32),
     /// The byte that MSG_OOB receives.
     pub urgent: bool,
     /// Looked at with MSG_PEEK.
     pub peeked: bool,
-    /// The socket whose send buffer it takes, and how much of it.
+    /// The socket with the send buffer that it takes, and the amount.
     pub charge: (usize, usize),
 }
 
@@ -64,11 +64,11 @@ pub struct UnixSocketState {
     pub named: bool,
     /// Device and inode number of the file that it is bound to.
     pub place: Option<(u64, u64)>,
-    /// Number of the descriptor's inode; 0 for a connection that nobody has accepted.
+    /// Number of the descriptor's inode; 0 for a connection that has not been accepted.
     pub ino: u64,
     /// Its peer.
     pub peer: Option<usize>,
-    /// Who made the connection, or listens.
+    /// The process that made the connection, or listens.
     pub peer_cred: CredState,
     /// Connections that wait for accept(2), and the most there may be.
     pub backlog: (Vec<usize>, usize),
@@ -212,8 +212,8 @@ impl UnixFamily {
         Saved { state: UnixState { sockets, last_name: self.home.names.last() }, in_flight }
     }
 
-    /// The sockets of plain data, without messages. `pid` gives a process, `inode` the file that a socket was bound to, by
-    /// device and inode number; a socket whose file is gone cannot be found by it. EADDRINUSE when a name is taken.
+    /// The sockets of plain data, without messages. `pid` gives a process, `inode` the file that a socket was bound to,
+    /// by device and inode number; a socket without its file cannot be found by it. EADDRINUSE when a name is taken.
     pub fn restore(
         &self,
         saved: &UnixState,
@@ -264,7 +264,7 @@ impl UnixFamily {
 }
 
 impl Restored {
-    /// The socket whose descriptor had an inode with this number.
+    /// The socket with a descriptor of an inode with this number.
     pub fn socket(&self, ino: u64) -> Option<Arc<dyn SocketOps>> {
         let mut owned = self.owned.iter().flatten();
         let socket = owned.find(|socket| ino != 0 && socket.sock.ino.load(Ordering::Relaxed) == ino)?;

@@ -366,7 +366,7 @@ fn state_and_back() {
         SendRequest { data: b"!", addr: None, control: Control::default(), flags: libc::MSG_OOB };
     ops(&x).send(&b.cx, &b.names, &mut urgent).expect("sent");
     options::set(&*ops(&y), &b.cx, libc::SO_RCVLOWAT, &4i32.to_ne_bytes()).expect("set");
-    // Records, whose sender is gone.
+    // Records from a sender that is gone.
     let [gone, records] = b.pair(libc::SOCK_SEQPACKET);
     b.send(&*gone, b"first").expect("sent");
     b.send(&*gone, b"").expect("sent");

@@ -7,14 +7,14 @@ use ranked::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use wait::WaitQueue;
 
-/// A message queue as plain data. Whoever waits at it calls again.
+/// A message queue as plain data. Threads that wait at it make their call again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueState {
     /// Its ID, key, owner and mode.
     pub perm: Perm,
     /// The messages, the oldest one first.
     pub messages: Vec<Message>,
-    /// Who sent and received last, by numbers in the sandbox's own PID namespace.
+    /// The processes that sent and received last, by numbers in the sandbox's own PID namespace.
     pub doers: [Option<i32>; 2],
     /// Times and limits; owner, processes and the number of messages are not in here.
     pub ds: MsqidDs,

@@ -14,11 +14,11 @@ use wait::WaitQueue;
 pub struct SemState {
     /// Its value.
     pub value: i32,
-    /// Who changed it last, by the number in the sandbox's own PID namespace.
+    /// The process that changed it last, by the number in the sandbox's own PID namespace.
     pub pid: Option<i32>,
 }
 
-/// A set as plain data. Whoever waits at it calls again.
+/// A set as plain data. Threads that wait at it make their call again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetState {
     /// Its ID, key, owner and mode.

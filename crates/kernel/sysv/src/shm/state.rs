@@ -16,7 +16,7 @@ pub struct SegmentState {
     pub size: u64,
     /// The open file that it is made of ([`OpenFile::id`]).
     pub file: u64,
-    /// Who made it and who attached or detached it last, by numbers in the sandbox's own PID namespace.
+    /// The processes that made it and that attached or detached it last, by numbers in the sandbox's own PID namespace.
     pub doers: [Option<i32>; 2],
     /// Times of the last shmat(2), the last shmdt(2) and the last change.
     pub times: [i64; 3],
@@ -56,7 +56,7 @@ impl IpcNamespace {
         self.shm.lock().iter().map(|(_, segment)| segment.file.clone()).collect()
     }
 
-    /// What a restored address space maps of a segment that it has attached; nobody is asked for permission again. EINVAL,
+    /// What a restored address space maps of a segment that it has attached; permissions are not checked again. EINVAL,
     /// EIDRM when there is none with this ID.
     pub fn shm_attached(self: &Arc<Self>, id: i32, read_only: bool) -> Result<Attachment> {
         let seg = self.shm.lock().find(id)?;

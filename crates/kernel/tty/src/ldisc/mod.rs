@@ -120,7 +120,7 @@ impl Ldisc {
             self.erasing = false;
             self.literal = false;
         }
-        // Nobody could start the output again without IXON.
+        // Without IXON the output could not be started again.
         if old.i(libc::IXON) && !t.i(libc::IXON) && self.stopped {
             self.stopped = false;
             fx.flow = Some(false);

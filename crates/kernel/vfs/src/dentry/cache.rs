@@ -49,7 +49,7 @@ impl Dcache {
         self.alive.load(Ordering::Relaxed)
     }
 
-    /// Nobody listens to changes.
+    /// Changes have no listeners.
     pub fn is_unwatched(&self) -> bool {
         self.watches.load(Ordering::Relaxed) == 0
     }

@@ -186,8 +186,8 @@ pub trait StorageOps {
     fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, _mode: i32, _off: u64, _len: u64) -> Result<()> {
         Err(Errno::ENODEV)
     }
-    /// copy_file_range(2) of `len` bytes at `off` to another file, which is open for writing, by whoever serves both. `None` where
-    /// bytes have to be read and written.
+    /// copy_file_range(2) of `len` bytes at `off` to another file, which is open for writing, by the server of both.
+    /// `None` where bytes have to be read and written.
     fn copy_range(
         &self,
         _cx: &dyn Caller,
@@ -243,8 +243,8 @@ pub trait MapOps {
     fn unmapped(&self) {}
     /// A process that had it mapped has left.
     fn left_mapped(&self, _pid: &Arc<Pid>) {}
-    /// Of a regular file whose bytes change rarely, if ever: the host's device and inode number of it, which are its own as long as
-    /// somebody has it open.
+    /// For a regular file with bytes that change rarely, if ever: its device and inode number on the host, which are
+    /// its own as long as it is open.
     fn image(&self) -> Option<(u64, u64)> {
         None
     }
@@ -281,7 +281,8 @@ pub trait StreamOps {
     fn moves_messages(&self) -> bool {
         false
     }
-    /// The longest record that a write moves (EMSGSIZE for more), for files whose reads and writes move one record each, whole.
+    /// The longest record that a write moves (EMSGSIZE for more), for files with reads and writes of one whole record
+    /// each.
     fn record(&self) -> Option<usize> {
         None
     }
@@ -293,7 +294,7 @@ pub trait StreamOps {
     fn lingering(&self) -> Option<Lingering> {
         None
     }
-    /// O_ASYNC begins: the queue whose notifications become signals. `None` for files that send none.
+    /// O_ASYNC begins: the queue with the notifications that become signals. `None` for files that send none.
     fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
         None
     }

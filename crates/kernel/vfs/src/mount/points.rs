@@ -1,5 +1,5 @@
-//! Which mounts sit on a dentry, in all mount namespaces: whoever removes the name of a directory takes along what others
-//! have mounted there. The dentries of a kernel share one list.
+//! The mounts on a dentry, in all mount namespaces: removing the name of a directory takes along the mounts that other
+//! namespaces have there. The dentries of a kernel share one list.
 //!
 //! Lock: a leaf. Mounts that are found are let go outside it.
 

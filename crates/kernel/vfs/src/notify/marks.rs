@@ -59,7 +59,7 @@ impl Question {
         self.queue.notify(Events::READABLE);
     }
 
-    /// There is an answer, or nobody waits for one.
+    /// There is an answer, or the question is not awaited any more.
     pub fn is_answered(&self) -> bool {
         self.answer.lock().is_some()
     }

@@ -81,7 +81,7 @@ pub struct QueuedError {
     pub id: u32,
     /// The time, for a timestamp.
     pub at: Option<Instant>,
-    /// Who told it.
+    /// The host that reported it.
     pub offender: Option<IpAddr>,
     /// Where the packet was sent.
     pub to: SocketAddr,

@@ -22,7 +22,7 @@ pub struct FastOpenKeys(RwLock<(Key, Option<Key>)>);
 type Key = [u8; KEY];
 
 impl FastOpenKeys {
-    /// One key that nobody knows.
+    /// One secret key.
     pub(crate) fn new(key: Key) -> FastOpenKeys {
         FastOpenKeys(RwLock::new((key, None)))
     }

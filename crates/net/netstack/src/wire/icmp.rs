@@ -19,7 +19,7 @@ pub struct Icmp {
     /// Code.
     pub code: u8,
     checksum: U16,
-    /// Four bytes whose meaning depends on the type.
+    /// Four bytes with a meaning that depends on the type.
     pub rest: [u8; 4],
 }
 
@@ -142,7 +142,7 @@ pub fn quoted(bytes: &[u8], v6: bool) -> Option<Quoted<'_>> {
 pub struct SocketError {
     /// The error number.
     pub errno: Errno,
-    /// True when a connection ends by it; else it is kept for who asks.
+    /// True when a connection ends by it; else it is kept for a later request.
     pub fatal: bool,
     /// The new path MTU, for "packet too big".
     pub mtu: Option<u32>,

@@ -63,7 +63,7 @@ impl Udp {
         Sum::new().pseudo(src, dst, super::proto::UDP, bytes.len()).with(bytes).is_valid()
     }
 
-    /// A header of UDP-Lite for a payload, whose checksum covers its first `coverage` bytes, header included; 0 for all.
+    /// A header of UDP-Lite for a payload. Its checksum covers the first `coverage` bytes, header included; 0 for all.
     pub fn lite(src: u16, dst: u16, between: (IpAddr, IpAddr), payload: &[u8], coverage: u16) -> Udp {
         let total = Self::LEN + payload.len();
         let covered = if coverage == 0 { total } else { usize::from(coverage).clamp(Self::LEN, total) };

@@ -1,4 +1,4 @@
-//! What is there: single objects, and dumps.
+//! Answers about objects: single ones, and dumps.
 
 use super::{chain, element, msg, named_chain, named_set, object, rule, set, table};
 use crate::Asker;
@@ -16,7 +16,7 @@ const GEN_ID: u16 = 1;
 const GEN_PID: u16 = 2;
 const GEN_NAME: u16 = 3;
 
-/// The generation of the rules, and who made it.
+/// The generation of the rules, and the process that made it.
 pub(crate) fn generation(reply: Reply, generation: u32, asker: &Asker<'_>) -> Vec<u8> {
     reply.message(msg::NEWGEN, 0, |out| {
         out.be32(GEN_ID, generation);

@@ -1,4 +1,4 @@
-//! What programs ask: one file for each kind of object, with the messages that make, delete and list it.
+//! Requests of programs: one file for each kind of object, with the messages that make, delete and list it.
 
 pub(crate) mod chain;
 pub(crate) mod element;

@@ -1,4 +1,4 @@
-//! `bitwise`: masks and shifts. `byteorder`: turns numbers round.
+//! `bitwise`: masks and shifts. `byteorder`: reverses the bytes of numbers.
 
 use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};

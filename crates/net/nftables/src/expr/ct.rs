@@ -1,4 +1,4 @@
-//! `ct`: the connection of a packet. `notrack`: it shall have none.
+//! `ct`: the connection of a packet. `notrack`: the packet gets none.
 
 use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
@@ -193,7 +193,7 @@ impl Expr for Notrack {
         "notrack"
     }
     fn run(&self, run: &mut Run<'_, '_>) -> Flow {
-        // Too late for a packet whose connection is known.
+        // Too late for a packet with a known connection.
         if run.state() == CtState::Invalid {
             run.packet.tags.flow = Connection::Untracked;
         }

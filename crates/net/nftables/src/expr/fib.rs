@@ -1,4 +1,4 @@
-//! `fib`: what the routing tables say of an address of the packet.
+//! `fib`: looks up an address of the packet in the routing tables.
 
 use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};

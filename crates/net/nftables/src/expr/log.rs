@@ -23,7 +23,7 @@ const FLAGS_ALL: u32 = 0x2f;
 enum To {
     /// A level, and flags for more detail.
     Kernel(u32, u32),
-    /// A group of NFNETLINK_LOG, which nobody can listen to here.
+    /// A group of NFNETLINK_LOG, which has no listeners here.
     Group(u16, Option<u32>, Option<u16>),
 }
 

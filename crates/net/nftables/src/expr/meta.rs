@@ -1,4 +1,4 @@
-//! `meta`: what is known of a packet beside its bytes.
+//! `meta`: properties of a packet beside its bytes.
 
 use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};

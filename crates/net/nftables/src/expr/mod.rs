@@ -1,5 +1,5 @@
-//! Expressions: what rules consist of. One file for each, or for each few that belong together. A file has the attributes of its
-//! expressions, what they do to a packet, and how a listing shows them.
+//! Expressions are the parts of rules. There is one file for each, or for a few that belong together. A file has the
+//! attributes of its expressions, their effect on a packet, and their form in a listing.
 
 pub(crate) mod bits;
 pub(crate) mod compare;

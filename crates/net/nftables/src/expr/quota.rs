@@ -1,4 +1,4 @@
-//! `quota`: a number of bytes, once.
+//! `quota`: a number of bytes that can be used up.
 
 use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};

@@ -1,4 +1,5 @@
-//! `match` and `target`: what iptables knows and nf_tables has no expression for. The crate `xtables` knows them.
+//! `match` and `target`: the matches and targets of iptables without an expression of their own. The crate `xtables`
+//! has them.
 
 use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
@@ -30,7 +31,7 @@ struct Origin {
     table: Box<str>,
     protocol: (u16, bool),
     netfilter: Arc<Netfilter>,
-    /// Hooks that it may be reached from, as far as somebody has asked.
+    /// Hooks that it may be reached from, as far as they have been checked.
     fits: AtomicU8,
 }
 

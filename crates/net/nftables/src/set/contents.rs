@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Milliseconds between two walks for elements whose time is over.
+/// Milliseconds between two walks for expired elements.
 const PAUSE: u64 = 1000;
 
 /// Elements. Lock rank: leaf.
 pub(crate) struct Contents {
     /// The batch that made this copy.
     pub batch: u64,
-    /// When packets may look for elements whose time is over again, in milliseconds.
+    /// When packets may look for expired elements again, in milliseconds.
     due: AtomicU64,
     inner: RwLock<Inner>,
 }
@@ -89,7 +89,7 @@ impl Contents {
             Store::Exact(map) => map.get(key).filter(live),
             Store::Bounds(list) => {
                 let after = list.partition_point(|element| *element.key <= *key);
-                // An interval whose time is over counts as its own end.
+                // An expired interval counts as its own end.
                 list[..after].last().filter(|element| !element.is_end()).filter(live)
             }
             Store::Ranges(list, fields) => list.iter().filter(live).find(|e| in_range(e, key, fields)),
@@ -115,7 +115,7 @@ impl Contents {
         }
     }
 
-    /// The element whose interval a value is in; its end if that is asked for.
+    /// The element with the interval that a value is in; its end if that is asked for.
     pub fn around(&self, key: &[u8], flags: u32, now: u64) -> Option<Arc<Element>> {
         if flags & super::element::INTERVAL_END == 0 {
             return self.find(key, now);
@@ -157,7 +157,7 @@ impl Contents {
         }
     }
 
-    /// Removes the elements whose time is over.
+    /// Removes the expired elements.
     pub fn collect(&self, now: u64) -> Vec<Arc<Element>> {
         let dead: Vec<_> = self.all().into_iter().filter(|element| element.is_expired(now)).collect();
         for element in &dead {

@@ -1,7 +1,8 @@
 //! Sets and maps: of single values, of ranges, of concatenated ranges, with time-outs, filled by programs or by rules.
 //!
-//! A set's description belongs to the rule set, and changes with it. Its elements are in [`Contents`], which packets may add to at any
-//! time; a batch that changes elements works on a copy of these, and what packets add meanwhile goes into both.
+//! A set's description belongs to the rule set, and changes with it. Its elements are in [`Contents`], which packets
+//! may add to at any time. A batch that changes elements works on a copy of these, and elements that packets add
+//! meanwhile go into both.
 
 pub(crate) mod contents;
 pub(crate) mod element;

@@ -1,5 +1,5 @@
-//! Reading the structures that programs pass: numbers of this machine's byte order unless the name says `be`. What is beyond the end
-//! reads as zero; sizes were compared before.
+//! Reading the structures that programs pass: numbers of this machine's byte order unless the name says `be`. Bytes
+//! beyond the end read as zero; sizes were compared before.
 
 use netfilter::Family;
 use std::net::{IpAddr, Ipv6Addr};

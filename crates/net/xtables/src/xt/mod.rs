@@ -1,7 +1,7 @@
 //! Matches and targets by name and revision.
 //!
-//! A structure that a program passes has the size that iptables' headers say, rounded up to 8 bytes. What the kernel keeps for itself
-//! in such structures (pointers, credit) is neither read nor written here.
+//! A structure of a program has the size in iptables' headers, rounded up to 8 bytes. The kernel's own fields in such
+//! structures (pointers, credit) are neither read nor written here.
 
 mod address;
 mod connection;
@@ -182,7 +182,7 @@ fn find<'a, P>(
     if kind.size.next_multiple_of(8) == len { Ok(kind) } else { Err(Errno::EINVAL) }
 }
 
-/// `ENOENT` when nobody has the name, `EPROTONOSUPPORT` when it lacks the revision, else its highest one.
+/// `ENOENT` for an unknown name, `EPROTONOSUPPORT` when it lacks the revision, else its highest one.
 fn revisions<P>(all: &[Kind<P>], family: Family, name: &str, revision: u8) -> Result<u8, Errno> {
     let of_name = || all.iter().filter(|kind| kind.name == name && kind.family.has(family));
     let highest = of_name().map(|kind| kind.revision).max().ok_or(Errno::ENOENT)?;
@@ -203,8 +203,8 @@ impl dyn Match {
         (find(&MATCHES, cx.family, name, revision, data.len())?.parse)(cx, Data(data))
     }
 
-    /// Whether there is that revision: `ENOENT` when nobody has the name, `EPROTONOSUPPORT` when it lacks the revision, else the
-    /// highest one that it has.
+    /// Whether there is that revision: `ENOENT` for an unknown name, `EPROTONOSUPPORT` when it lacks the revision, else
+    /// the highest one that it has.
     pub fn revision(family: Family, name: &str, revision: u8) -> Result<u8, Errno> {
         revisions(&MATCHES, family, name, revision)
     }

@@ -30,7 +30,7 @@ impl SystrapContext {
             me = self.moved();
         }
         let slot = &*self.thread.slot;
-        // Who was woken needs a while to come round with the next request.
+        // A woken thread takes some time to issue its next request.
         let limit = u64::from(self.inner.spin) * if self.woke { WAKING } else { 1 };
         let mut spin = limit != 0 && slot.stub_cpu() != me;
         if spin && self.skip > 0 {

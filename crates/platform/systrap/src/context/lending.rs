@@ -61,7 +61,7 @@ impl SystrapContext {
         self.thread.space.lent.done(lending.turn, well);
     }
 
-    /// Closes a descriptor that nobody needs any more, with the next jobs.
+    /// Closes a descriptor that is no longer needed, with the next jobs.
     pub(super) fn look_for_close(&mut self) {
         if self.closing.is_none() {
             self.closing = self.thread.space.lent.to_close();

@@ -95,8 +95,8 @@ impl SystrapContext {
         Self::init_slot(&self.inner, &slot, report_all);
         // It lasts until the child is adopted: the census must not take the child for one that the guest hides.
         let ticket = self.inner.expect_fork(file);
-        // The child's hello comes after the parent's report. Who waits for the first is not woken by the second.
-        // One that failed is not followed by a hello.
+        // The child's hello comes after the parent's report. A thread that waits for the report is not woken by the
+        // hello. One that failed is not followed by a hello.
         let parent = self.thread.clone();
         let failed = || parent.slot.what().load(Relaxed) & l::REQ_MASK == l::REQ_FAILED;
         let hello = || ticket.expect(failed);

@@ -1,4 +1,4 @@
-//! What host mode adds: using the host's sockets, not making them.
+//! The calls that host mode adds: they use the host's sockets and do not make any.
 
 use confine::filter::{Arg, Rule, allow, allow_when};
 use netproto::options;
