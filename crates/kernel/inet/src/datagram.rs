@@ -10,6 +10,7 @@ use caller::UserMemory;
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
 use netstack::stamps;
+use rights::Cap;
 use socket::filter::Program;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};

@@ -7,6 +7,7 @@ use crate::notify::{Waiters, shown};
 use crate::options::int;
 use crate::ring::{self, Ring};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::frame::Checksum;
 use netstack::iface::{Iface, Kind};
 use netstack::packet::{Captured, PacketSocket};

@@ -6,6 +6,7 @@ use abi::{Errno, Result};
 use netstack::datagram::SendControl;
 use netstack::options::IpOptions;
 use netstack::stamps;
+use rights::Cap;
 use socket::{Ancillary, NetNamespace, Options};
 use vfs::Caller;
 

@@ -3,6 +3,7 @@
 use crate::device::{Tun, Tuns};
 use crate::{ioctl, packet};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::frame::Frame;
 use ranked::{Mutex, rank};
 use socket::net_ns::now;
