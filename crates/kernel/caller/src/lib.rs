@@ -30,4 +30,4 @@ pub use memory::UserMemory;
 pub use numbers::DeviceNumbers;
 pub use quota::Quotas;
 pub use resources::{ANONYMOUS_INODE, MAX_STACK_DEPTH, Resources};
-pub use retry::{Failure, Outcome};
+pub use retry::{Failure, Outcome, Patience};

@@ -3,7 +3,7 @@
 
 use crate::blocking::Blocking;
 use abi::{Errno, Result};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wait::{Events, Stop, WaitQueue};
 
 /// Why an operation that may block gave nothing. Only `Errno` is for the program to see.
@@ -87,6 +87,57 @@ pub fn retry_paced<T>(
         }
         if let Err(Stop::Interrupted) = waiter.sleep(again()) {
             return attempt().unwrap_or(Err(Failure::Interrupted));
+        }
+    }
+}
+
+/// How long one call on a file or socket may wait.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    /// It may wait at all: neither O_NONBLOCK nor MSG_DONTWAIT.
+    pub block: bool,
+    /// The end of a wait that an option of a socket bounds (SO_RCVTIMEO, SO_SNDTIMEO).
+    pub deadline: Option<Instant>,
+}
+
+impl Patience {
+    /// With the bound of a socket, if it has one.
+    pub fn new(block: bool, timeout: Option<Duration>) -> Patience {
+        Patience { block, deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) }
+    }
+
+    /// Repeats `op` while it answers EAGAIN and there is time, sleeping on `queue` for `mask`; EAGAIN where the call may not
+    /// wait and where there is no queue.
+    pub fn run<T>(
+        self,
+        cx: &(impl Blocking + ?Sized),
+        queue: impl FnOnce() -> Option<WaitQueue>,
+        mask: Events,
+        mut op: impl FnMut() -> Result<T>,
+    ) -> Outcome<T> {
+        match op() {
+            Err(Errno::EAGAIN) if self.block => {}
+            done => return done.map_err(Failure::Errno),
+        }
+        match queue() {
+            Some(queue) => self.wait(cx, &queue, mask, op),
+            None => Err(Failure::Errno(Errno::EAGAIN)),
+        }
+    }
+
+    /// As [`Patience::run`] after a first attempt that answered EAGAIN.
+    pub fn wait<T>(
+        self,
+        cx: &(impl Blocking + ?Sized),
+        queue: &WaitQueue,
+        mask: Events,
+        op: impl FnMut() -> Result<T>,
+    ) -> Outcome<T> {
+        match retry_on(cx, queue, mask, self.deadline, op) {
+            Err(Failure::TimedOut) => Err(Failure::Errno(Errno::EAGAIN)),
+            // A wait with a time-out cannot be started over: it would wait longer.
+            Err(Failure::Interrupted) if self.deadline.is_some() => Err(Failure::Errno(Errno::EINTR)),
+            done => done,
         }
     }
 }

@@ -2,69 +2,37 @@
 
 use crate::ops::{Names, Received, SendRequest, SocketOps};
 use abi::{Errno, Result};
-use caller::retry::{Failure, Outcome, retry_on};
+use caller::{Failure, Outcome, Patience};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfs::{Caller, OpenFile};
 use wait::Events;
 
-/// How long a call may wait.
-#[derive(Clone, Copy)]
-pub struct Patience {
-    block: bool,
-    /// The end of a wait that a socket option bounds.
-    deadline: Option<Instant>,
+/// How long a receiving call may wait.
+fn to_receive(file: &OpenFile, sock: &dyn SocketOps, flags: i32) -> Patience {
+    patience(file, flags, sock.options().rcvtimeo())
 }
 
-impl Patience {
-    /// For a receiving call.
-    pub fn recv(file: &OpenFile, sock: &dyn SocketOps, flags: i32) -> Patience {
-        Patience::new(file, flags, sock.options().rcvtimeo())
-    }
+/// How long a sending call may wait.
+fn to_send(file: &OpenFile, sock: &dyn SocketOps, flags: i32) -> Patience {
+    patience(file, flags, sock.options().sndtimeo())
+}
 
-    /// For a sending call.
-    pub fn send(file: &OpenFile, sock: &dyn SocketOps, flags: i32) -> Patience {
-        Patience::new(file, flags, sock.options().sndtimeo())
-    }
+fn patience(file: &OpenFile, flags: i32, timeout: Option<Duration>) -> Patience {
+    // Errors are never waited for.
+    let block = !file.nonblocking() && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0;
+    Patience::new(block, timeout)
+}
 
-    fn new(file: &OpenFile, flags: i32, timeout: Option<Duration>) -> Patience {
-        Patience {
-            // Errors are never waited for.
-            block: !file.nonblocking() && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0,
-            deadline: timeout.and_then(|t| Instant::now().checked_add(t)),
-        }
-    }
-
-    /// Repeats `op` while it answers EAGAIN and there is time.
-    fn run<T>(
-        self,
-        cx: &dyn Caller,
-        sock: &dyn SocketOps,
-        mask: Events,
-        mut op: impl FnMut() -> Result<T>,
-    ) -> Outcome<T> {
-        let first = op();
-        if !self.block || !matches!(first, Err(Errno::EAGAIN)) {
-            return Ok(first?);
-        }
-        self.wait(cx, sock, mask, op)
-    }
-
-    /// As `run` after a first attempt that gave nothing.
-    fn wait<T>(
-        self,
-        cx: &dyn Caller,
-        sock: &dyn SocketOps,
-        mask: Events,
-        op: impl FnMut() -> Result<T>,
-    ) -> Outcome<T> {
-        match retry_on(cx, &sock.wait_queue(), mask, self.deadline, op) {
-            Err(Failure::TimedOut) => Err(Errno::EAGAIN.into()),
-            // A wait with a time-out cannot be started over: it would wait longer.
-            Err(Failure::Interrupted) if self.deadline.is_some() => Err(Errno::EINTR.into()),
-            done => done,
-        }
-    }
+/// Repeats `op` while it answers EAGAIN and there is time.
+fn run<T>(
+    patience: Patience,
+    cx: &dyn Caller,
+    sock: &dyn SocketOps,
+    mask: Events,
+    op: impl FnMut() -> Result<T>,
+) -> Outcome<T> {
+    patience.run(cx, || Some(sock.wait_queue()), mask, op)
 }
 
 /// connect(2). A family with connections that take time says EINPROGRESS, and EALREADY until it is done. That is also
@@ -76,7 +44,7 @@ pub fn connect(
     names: &dyn Names,
     addr: &[u8],
 ) -> Outcome<()> {
-    let patience = Patience::send(file, sock, 0);
+    let patience = to_send(file, sock, 0);
     let under_way = match sock.connect(cx, names, addr) {
         Err(e @ (Errno::EAGAIN | Errno::EINPROGRESS | Errno::EALREADY)) if patience.block => e,
         done => return Ok(done?),
@@ -85,7 +53,7 @@ pub fn connect(
         Err(Errno::EINPROGRESS | Errno::EALREADY) => Err(Errno::EAGAIN),
         done => done,
     };
-    match patience.wait(cx, sock, Events::WRITABLE, again) {
+    match patience.wait(cx, &sock.wait_queue(), Events::WRITABLE, again) {
         Err(Failure::Errno(Errno::EAGAIN)) => Err(under_way.into()),
         done => done,
     }
@@ -93,7 +61,7 @@ pub fn connect(
 
 /// accept(2).
 pub fn accept(cx: &dyn Caller, file: &OpenFile, sock: &dyn SocketOps) -> Outcome<Arc<dyn SocketOps>> {
-    Patience::recv(file, sock, 0).run(cx, sock, Events::READABLE, || sock.accept())
+    run(to_receive(file, sock, 0), cx, sock, Events::READABLE, || sock.accept())
 }
 
 /// sendmsg(2). A stream goes on until everything is sent; what stops it counts only if nothing was.
@@ -104,12 +72,12 @@ pub fn send(
     names: &dyn Names,
     req: SendRequest<'_>,
 ) -> Outcome<usize> {
-    let patience = Patience::send(file, sock, req.flags);
+    let patience = to_send(file, sock, req.flags);
     let SendRequest { data, addr, control, flags } = req;
     let mut req = SendRequest { data, addr, control, flags };
     let mut sent = 0;
     loop {
-        match patience.run(cx, sock, Events::WRITABLE, || sock.send(cx, names, &mut req)) {
+        match run(patience, cx, sock, Events::WRITABLE, || sock.send(cx, names, &mut req)) {
             Ok(n) => sent += n,
             Err(Failure::Errno(Errno::EINPROGRESS)) if patience.block => {}
             Err(_) if sent > 0 => return Ok(sent),
@@ -119,7 +87,7 @@ pub fn send(
             return Ok(sent);
         }
         if req.flags & libc::MSG_FASTOPEN != 0 || sent < data.len() {
-            match patience.run(cx, sock, Events::WRITABLE, || sock.opened_by_send(sent < data.len())) {
+            match run(patience, cx, sock, Events::WRITABLE, || sock.opened_by_send(sent < data.len())) {
                 Err(Failure::Errno(Errno::EAGAIN)) if sent > 0 => return Ok(sent),
                 Err(Failure::Errno(Errno::EAGAIN)) => return Err(Errno::EINPROGRESS.into()),
                 done => done?,
@@ -141,18 +109,18 @@ pub fn recv(
     buf: &mut [u8],
     flags: i32,
 ) -> Outcome<Received> {
-    let patience = Patience::recv(file, sock, flags);
+    let patience = to_receive(file, sock, flags);
     let peek = flags & libc::MSG_PEEK != 0;
     let want = match flags & libc::MSG_WAITALL {
         0 => sock.options().rcvlowat().min(buf.len()),
         _ => buf.len(),
     };
-    let mut all = patience.run(cx, sock, Events::READABLE, || match sock.recv(cx, buf, flags) {
+    let mut all = run(patience, cx, sock, Events::READABLE, || match sock.recv(cx, buf, flags) {
         Err(Errno::EAGAIN) if patience.block && sock.ended() => Ok(Received::default()),
         done => done,
     })?;
     while sock.stream() && !peek && all.len > 0 && all.len < want && all.control.rights.is_empty() {
-        match patience.run(cx, sock, Events::READABLE, || sock.recv(cx, &mut buf[all.len..], flags)) {
+        match run(patience, cx, sock, Events::READABLE, || sock.recv(cx, &mut buf[all.len..], flags)) {
             Ok(r) if r.len == 0 => break,
             Ok(r) => {
                 all.len += r.len;

@@ -10,7 +10,6 @@ use files::io::{self, MAX_RW};
 use ipc::pipe::Pipe;
 use socket::SocketFile;
 use std::sync::Arc;
-use std::time::Instant;
 use task::{Current, SysErr, SysResult};
 use vfs::OpenFile;
 use vfs::file::file_kind;
@@ -241,7 +240,7 @@ fn peek(c: &Current, f: &OpenFile, p: &Pipe, buf: &mut [u8], nowait: bool) -> Re
     if nowait {
         return p.peek(buf).map_err(Failure::Errno);
     }
-    retry(c, f, Events::READABLE, None, || p.peek(buf))
+    retry(c, f, Events::READABLE, || p.peek(buf))
 }
 
 /// Waits for room in the pipe behind `f`.
@@ -249,7 +248,7 @@ fn room(c: &Current, f: &OpenFile, p: &Pipe, nowait: bool) -> Result<usize, Fail
     if nowait {
         return p.room(c).map_err(Failure::Errno);
     }
-    retry(c, f, Events::WRITABLE, None, || p.room(c))
+    retry(c, f, Events::WRITABLE, || p.room(c))
 }
 
 /// From pipe to pipe: waits until something can move, then moves what there is and fits.
@@ -326,19 +325,8 @@ fn fill(
         }
         off.hold(c, from, |at| io::read_at(c, from, buf, at))
     };
-    let deadline = from.ops.patience(false).and_then(|time| Instant::now().checked_add(time));
-    let n =
-        match waits {
-            true => retry(c, from, Events::READABLE | Events::PRI, deadline, pass).map_err(|failure| {
-                match failure {
-                    Failure::TimedOut => Failure::Errno(Errno::EAGAIN),
-                    Failure::Interrupted if deadline.is_some() => Failure::Errno(Errno::EINTR),
-                    failure => failure,
-                }
-            })?,
-            false => pass()?,
-        };
-    // Somebody else may have taken the room: what was read must not be lost.
+    let n = if waits { retry(c, from, Events::READABLE | Events::PRI, pass)? } else { pass()? };
+    // Another writer may have taken the room: the bytes that were read must not be lost.
     let (m, r) = transfer::send_all(c, to, &buf[..n], false);
     off.at += m as u64;
     outcome(m, if n == 0 { Ok(()) } else { r })
@@ -459,11 +447,9 @@ pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> Sy
             Err(SysErr::Errno(Errno::EAGAIN)) if !nowait => {}
             done => return done,
         }
-        retry(c, &f, Events::WRITABLE, None, || {
-            match f.ops.poll(c, &f).intersects(Events::OUT | Events::ERR) {
-                true => Ok(()),
-                false => Err(Errno::EAGAIN),
-            }
+        retry(c, &f, Events::WRITABLE, || match f.ops.poll(c, &f).intersects(Events::OUT | Events::ERR) {
+            true => Ok(()),
+            false => Err(Errno::EAGAIN),
         })?;
     }
 }

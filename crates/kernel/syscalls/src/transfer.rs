@@ -50,8 +50,7 @@ fn attempt<T>(
     if nowait {
         return op().map_err(Failure::Errno);
     }
-    let deadline = f.ops.patience(mask.intersects(Events::OUT)).and_then(crate::timeout::after);
-    retry(c, f, mask, deadline, op)
+    retry(c, f, mask, op)
 }
 
 /// EINVAL for ranges that leave the space of offsets.
