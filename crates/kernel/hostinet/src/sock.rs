@@ -10,6 +10,10 @@ use hostsys::{fs, net};
 use netproto::address::{from_sockaddr, to_sockaddr};
 use netproto::{Domain, Kind, Request};
 use ranked::{Mutex, rank};
+use socket::Connect;
+use socket::SocketInfo;
+use socket::SocketOptions;
+use socket::Transfer;
 use socket::{Names, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
 use std::net::SocketAddr;
@@ -159,26 +163,16 @@ impl SocketOps for HostSocket {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn domain(&self) -> i32 {
-        match self.domain {
-            Domain::V4 => libc::AF_INET,
-            Domain::V6 => libc::AF_INET6,
-        }
+    fn poll(&self) -> Events {
+        let names = self.names.lock().as_ref().map_or(Events::NONE, NameService::poll);
+        Events(self.ready()) | names
     }
-    fn kind(&self) -> i32 {
-        if self.kind == Kind::Stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }
+    fn wait_queue(&self) -> WaitQueue {
+        self.queue.clone()
     }
-    fn protocol(&self) -> i32 {
-        match (self.kind, self.domain) {
-            (Kind::Stream, _) => libc::IPPROTO_TCP,
-            (Kind::Datagram, _) => libc::IPPROTO_UDP,
-            (Kind::Ping, Domain::V4) => libc::IPPROTO_ICMP,
-            (Kind::Ping, Domain::V6) => libc::IPPROTO_ICMPV6,
-        }
-    }
-    fn options(&self) -> &Options {
-        &self.options
-    }
+}
+
+impl Connect for HostSocket {
     fn bind(&self, _cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let addr = match addr {
             // Of old, AF_UNSPEC with the unspecified address is AF_INET.
@@ -228,12 +222,6 @@ impl SocketOps for HostSocket {
         // A connection that is over by now has lost its peer; Linux still names the family.
         self.peer_addr()
     }
-    fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
-        send::send(self, cx, req)
-    }
-    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
-        recv::recv(self, buf, flags)
-    }
     fn shutdown(&self, how: i32) -> Result<()> {
         // Without a peer it is an error, and happens.
         if how != libc::SHUT_WR && self.kind != Kind::Stream && (0..=2).contains(&how) {
@@ -246,16 +234,26 @@ impl SocketOps for HostSocket {
         }
         Ok(())
     }
+    fn listening(&self) -> bool {
+        self.listening.load(Ordering::Relaxed)
+    }
+}
+
+impl Transfer for HostSocket {
+    fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+        send::send(self, cx, req)
+    }
+    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
+        recv::recv(self, buf, flags)
+    }
     fn ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
-    fn take_error(&self) -> Option<Errno> {
-        let value = net::option(&self.fd, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
-        let errno = i32::from_ne_bytes(*value.first_chunk()?);
-        (errno != 0).then(|| Errno::from_raw(errno))
-    }
-    fn listening(&self) -> bool {
-        self.listening.load(Ordering::Relaxed)
+}
+
+impl SocketOptions for HostSocket {
+    fn options(&self) -> &Options {
+        &self.options
     }
     fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
         options::get_common(self, name)
@@ -284,11 +282,29 @@ impl SocketOps for HostSocket {
         mem.copy_out(arg, &value.to_ne_bytes())?;
         Ok(0)
     }
-    fn poll(&self) -> Events {
-        let names = self.names.lock().as_ref().map_or(Events::NONE, NameService::poll);
-        Events(self.ready()) | names
+}
+
+impl SocketInfo for HostSocket {
+    fn domain(&self) -> i32 {
+        match self.domain {
+            Domain::V4 => libc::AF_INET,
+            Domain::V6 => libc::AF_INET6,
+        }
     }
-    fn wait_queue(&self) -> WaitQueue {
-        self.queue.clone()
+    fn kind(&self) -> i32 {
+        if self.kind == Kind::Stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }
+    }
+    fn protocol(&self) -> i32 {
+        match (self.kind, self.domain) {
+            (Kind::Stream, _) => libc::IPPROTO_TCP,
+            (Kind::Datagram, _) => libc::IPPROTO_UDP,
+            (Kind::Ping, Domain::V4) => libc::IPPROTO_ICMP,
+            (Kind::Ping, Domain::V6) => libc::IPPROTO_ICMPV6,
+        }
+    }
+    fn take_error(&self) -> Option<Errno> {
+        let value = net::option(&self.fd, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
+        let errno = i32::from_ne_bytes(*value.first_chunk()?);
+        (errno != 0).then(|| Errno::from_raw(errno))
     }
 }

@@ -11,6 +11,10 @@ use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
 use netstack::stamps;
 use rights::Cap;
+use socket::Connect;
+use socket::SocketInfo;
+use socket::SocketOptions;
+use socket::Transfer;
 use socket::filter::Program;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
@@ -173,24 +177,18 @@ impl SocketOps for Datagrams {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn domain(&self) -> i32 {
-        if self.socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }
+    fn opened(&self, ino: u64) {
+        self.socket.configure(now(), |options| options.inode = ino);
     }
-    fn kind(&self) -> i32 {
-        if self.is_raw() { libc::SOCK_RAW } else { libc::SOCK_DGRAM }
+    fn poll(&self) -> Events {
+        shown(self.socket.readiness())
     }
-    fn protocol(&self) -> i32 {
-        match self.socket.protocol() {
-            Protocol::Udp => libc::IPPROTO_UDP,
-            Protocol::UdpLite => libc::IPPROTO_UDPLITE,
-            Protocol::Ping if self.socket.is_v6() => libc::IPPROTO_ICMPV6,
-            Protocol::Ping => libc::IPPROTO_ICMP,
-            Protocol::Raw(protocol) => protocol.into(),
-        }
+    fn wait_queue(&self) -> WaitQueue {
+        self.queue.clone()
     }
-    fn options(&self) -> &Options {
-        &self.options
-    }
+}
+
+impl Connect for Datagrams {
     fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let named = addr::to_bind(self.socket.is_v6(), addr)?;
         self.socket.bind(named, cx.creds().ns_capable(self.net.user_ns(), Cap::NET_BIND_SERVICE))
@@ -224,6 +222,13 @@ impl SocketOps for Datagrams {
         let remote = self.socket.remote()?;
         if remote.port() == 0 { Err(Errno::ENOTCONN) } else { Ok(addr::to_bytes(remote)) }
     }
+    fn shutdown(&self, how: i32) -> Result<()> {
+        let (read, write) = options::directions(how)?;
+        self.socket.shutdown(read, write)
+    }
+}
+
+impl Transfer for Datagrams {
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         if req.data.len() > 0xffff {
             return Err(Errno::EMSGSIZE);
@@ -273,18 +278,17 @@ impl SocketOps for Datagrams {
     fn peeks_at_offset(&self) -> bool {
         !self.is_raw()
     }
-    fn takes_socket_messages(&self) -> bool {
-        true
-    }
     fn ended(&self) -> bool {
         self.socket.readiness().contains(notify::Events::RDHUP)
     }
-    fn shutdown(&self, how: i32) -> Result<()> {
-        let (read, write) = options::directions(how)?;
-        self.socket.shutdown(read, write)
+}
+
+impl SocketOptions for Datagrams {
+    fn options(&self) -> &Options {
+        &self.options
     }
-    fn take_error(&self) -> Option<Errno> {
-        self.socket.take_error()
+    fn takes_socket_messages(&self) -> bool {
+        true
     }
     fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
         if name == libc::SO_MEMINFO {
@@ -334,9 +338,6 @@ impl SocketOps for Datagrams {
     fn option_changed(&self, name: i32) {
         self.socket.configure(now(), |options| options::apply(&self.options, options, name));
         options::apply_wants(&self.options, &self.common, name);
-    }
-    fn opened(&self, ino: u64) {
-        self.socket.configure(now(), |options| options.inode = ino);
     }
     fn get_option_at(
         &self,
@@ -417,11 +418,26 @@ impl SocketOps for Datagrams {
         mem.write_value(arg, &value)?;
         Ok(0)
     }
-    fn poll(&self) -> Events {
-        shown(self.socket.readiness())
+}
+
+impl SocketInfo for Datagrams {
+    fn domain(&self) -> i32 {
+        if self.socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }
     }
-    fn wait_queue(&self) -> WaitQueue {
-        self.queue.clone()
+    fn kind(&self) -> i32 {
+        if self.is_raw() { libc::SOCK_RAW } else { libc::SOCK_DGRAM }
+    }
+    fn protocol(&self) -> i32 {
+        match self.socket.protocol() {
+            Protocol::Udp => libc::IPPROTO_UDP,
+            Protocol::UdpLite => libc::IPPROTO_UDPLITE,
+            Protocol::Ping if self.socket.is_v6() => libc::IPPROTO_ICMPV6,
+            Protocol::Ping => libc::IPPROTO_ICMP,
+            Protocol::Raw(protocol) => protocol.into(),
+        }
+    }
+    fn take_error(&self) -> Option<Errno> {
+        self.socket.take_error()
     }
 }
 

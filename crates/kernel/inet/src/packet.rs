@@ -14,6 +14,10 @@ use netstack::packet::{Captured, PacketSocket};
 use netstack::wire::eth::Mac;
 use ranked::Mutex;
 use rights::Cap;
+use socket::Connect;
+use socket::SocketInfo;
+use socket::SocketOptions;
+use socket::Transfer;
 use socket::family::Family;
 use socket::filter::Program;
 use socket::net_ns::now;
@@ -255,24 +259,25 @@ impl SocketOps for Packets {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn domain(&self) -> i32 {
-        libc::AF_PACKET
-    }
-    fn kind(&self) -> i32 {
-        self.kind
-    }
-    fn protocol(&self) -> i32 {
-        0
-    }
     fn opened(&self, ino: u64) {
         self.socket.set_owner(self.uid, ino);
     }
     fn as_map(&self) -> Option<&dyn MapOps> {
         Some(self)
     }
-    fn options(&self) -> &Options {
-        &self.options
+    fn poll(&self) -> Events {
+        match self.fill() {
+            Some(true) => shown(self.socket.readiness()) | Events::READABLE,
+            Some(false) => Events::WRITABLE,
+            None => shown(self.socket.readiness()),
+        }
     }
+    fn wait_queue(&self) -> WaitQueue {
+        self.queue.clone()
+    }
+}
+
+impl Connect for Packets {
     fn bind(&self, _cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let (protocol, index, _) = parse(addr)?;
         self.socket.bind(protocol, index)?;
@@ -298,6 +303,12 @@ impl SocketOps for Packets {
     fn peer_addr(&self) -> Result<Vec<u8>> {
         Err(Errno::EOPNOTSUPP)
     }
+    fn shutdown(&self, _how: i32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+impl Transfer for Packets {
     fn send(&self, _cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         let to = match req.addr {
             Some(addr) => {
@@ -330,11 +341,11 @@ impl SocketOps for Packets {
             control: Control { other: told.into_iter().collect(), ..Control::default() },
         })
     }
-    fn shutdown(&self, _how: i32) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    fn take_error(&self) -> Option<Errno> {
-        None
+}
+
+impl SocketOptions for Packets {
+    fn options(&self) -> &Options {
+        &self.options
     }
     fn set_common(&self, _cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
         match name {
@@ -438,14 +449,19 @@ impl SocketOps for Packets {
         mem.write_value(arg, &value)?;
         Ok(0)
     }
-    fn poll(&self) -> Events {
-        match self.fill() {
-            Some(true) => shown(self.socket.readiness()) | Events::READABLE,
-            Some(false) => Events::WRITABLE,
-            None => shown(self.socket.readiness()),
-        }
+}
+
+impl SocketInfo for Packets {
+    fn domain(&self) -> i32 {
+        libc::AF_PACKET
     }
-    fn wait_queue(&self) -> WaitQueue {
-        self.queue.clone()
+    fn kind(&self) -> i32 {
+        self.kind
+    }
+    fn protocol(&self) -> i32 {
+        0
+    }
+    fn take_error(&self) -> Option<Errno> {
+        None
     }
 }

@@ -8,6 +8,10 @@ use abi::{Errno, Result, Signal};
 use caller::UserMemory;
 use netstack::tcp::{State, TcpSocket, Wanted};
 use rights::Cap;
+use socket::Connect;
+use socket::SocketInfo;
+use socket::SocketOptions;
+use socket::Transfer;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
@@ -122,21 +126,23 @@ impl SocketOps for Stream {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn domain(&self) -> i32 {
-        if self.socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }
+    fn lingering(&self) -> Option<Lingering> {
+        let time = self.options.linger().filter(|time| !time.is_zero())?;
+        let socket = self.socket.clone();
+        Some(Lingering { queue: self.queue.clone(), time, goes_on: Box::new(move || socket.lingers()) })
     }
-    fn kind(&self) -> i32 {
-        libc::SOCK_STREAM
+    fn opened(&self, ino: u64) {
+        self.socket.configure(now(), |options| options.ip.inode = ino);
     }
-    fn protocol(&self) -> i32 {
-        libc::IPPROTO_TCP
+    fn poll(&self) -> Events {
+        shown(self.socket.readiness())
     }
-    fn options(&self) -> &Options {
-        &self.options
+    fn wait_queue(&self) -> WaitQueue {
+        self.queue.clone()
     }
-    fn send_room(&self) -> Option<usize> {
-        Some(self.socket.send_room())
-    }
+}
+
+impl Connect for Stream {
     fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let named = addr::to_bind(self.socket.is_v6(), addr)?;
         self.socket.bind(named, cx.creds().ns_capable(self.net.user_ns(), Cap::NET_BIND_SERVICE))
@@ -166,6 +172,19 @@ impl SocketOps for Stream {
     }
     fn accepted_addr(&self) -> Result<Vec<u8>> {
         self.socket.peer().map(addr::to_bytes).ok_or(Errno::ENOTCONN)
+    }
+    fn shutdown(&self, how: i32) -> Result<()> {
+        let (read, write) = options::directions(how)?;
+        self.socket.shutdown(now(), read, write)
+    }
+    fn listening(&self) -> bool {
+        self.socket.state() == State::Listen
+    }
+}
+
+impl Transfer for Stream {
+    fn send_room(&self) -> Option<usize> {
+        Some(self.socket.send_room())
     }
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         let flags = req.flags;
@@ -209,11 +228,6 @@ impl SocketOps for Stream {
     fn peeks_at_offset(&self) -> bool {
         true
     }
-    fn lingering(&self) -> Option<Lingering> {
-        let time = self.options.linger().filter(|time| !time.is_zero())?;
-        let socket = self.socket.clone();
-        Some(Lingering { queue: self.queue.clone(), time, goes_on: Box::new(move || socket.lingers()) })
-    }
     fn stops_splice(&self) -> bool {
         self.socket.waits_at_mark()
     }
@@ -223,15 +237,11 @@ impl SocketOps for Stream {
     fn opened_by_send(&self, more: bool) -> Result<()> {
         self.socket.opened(more)
     }
-    fn shutdown(&self, how: i32) -> Result<()> {
-        let (read, write) = options::directions(how)?;
-        self.socket.shutdown(now(), read, write)
-    }
-    fn take_error(&self) -> Option<Errno> {
-        self.socket.take_error()
-    }
-    fn listening(&self) -> bool {
-        self.socket.state() == State::Listen
+}
+
+impl SocketOptions for Stream {
+    fn options(&self) -> &Options {
+        &self.options
     }
     fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
         let buffers = || self.socket.buffers();
@@ -260,9 +270,6 @@ impl SocketOps for Stream {
     }
     fn option_changed(&self, name: i32) {
         self.socket.configure(now(), |options| tcp::apply(&self.options, options, name));
-    }
-    fn opened(&self, ino: u64) {
-        self.socket.configure(now(), |options| options.ip.inode = ino);
     }
     fn get_option_at(
         &self,
@@ -311,11 +318,20 @@ impl SocketOps for Stream {
         mem.write_value(arg, &value)?;
         Ok(0)
     }
-    fn poll(&self) -> Events {
-        shown(self.socket.readiness())
+}
+
+impl SocketInfo for Stream {
+    fn domain(&self) -> i32 {
+        if self.socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }
     }
-    fn wait_queue(&self) -> WaitQueue {
-        self.queue.clone()
+    fn kind(&self) -> i32 {
+        libc::SOCK_STREAM
+    }
+    fn protocol(&self) -> i32 {
+        libc::IPPROTO_TCP
+    }
+    fn take_error(&self) -> Option<Errno> {
+        self.socket.take_error()
     }
 }
 

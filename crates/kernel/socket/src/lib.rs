@@ -28,5 +28,8 @@ pub use file::{MAX_RECORD, SocketFile};
 pub use names::Naming;
 pub use net_ns::NetNamespace;
 pub use nets::{FindNet, Nets};
-pub use ops::{Ancillary, Control, Names, PeerCred, Received, SendRequest, SocketOps, Ucred};
+pub use ops::{
+    Ancillary, Connect, Control, Names, PeerCred, Received, SendRequest, SocketInfo, SocketOps,
+    SocketOptions, Transfer, Ucred,
+};
 pub use options::Options;

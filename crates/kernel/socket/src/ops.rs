@@ -124,18 +124,28 @@ pub trait Names {
     fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef>;
 }
 
-/// A socket of some family. Nothing here blocks: EAGAIN means "wait on the queue and repeat".
-pub trait SocketOps: Send + Sync + Any {
-    /// For code that needs the concrete type.
-    fn as_any(&self) -> &dyn Any;
+/// What a socket is, and what has happened to it.
+pub trait SocketInfo {
     /// AF_*.
     fn domain(&self) -> i32;
     /// SOCK_*.
     fn kind(&self) -> i32;
     /// Protocol number (SO_PROTOCOL).
     fn protocol(&self) -> i32;
-    /// SOL_SOCKET options that every socket has.
-    fn options(&self) -> &Options;
+    /// True for byte streams, where a send or receive goes on until all is moved.
+    fn stream(&self) -> bool {
+        self.kind() == libc::SOCK_STREAM
+    }
+    /// The pending error (SO_ERROR), which is cleared.
+    fn take_error(&self) -> Option<Errno>;
+    /// The line of the socket in /proc/PID/net/unix and its like.
+    fn describe(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// Addresses and connections of a socket: bind(2), connect(2), listen(2), accept(2), shutdown(2).
+pub trait Connect {
     /// bind(2). `addr` starts with the family and may have any length up to 128.
     fn bind(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()>;
     /// connect(2).
@@ -152,6 +162,20 @@ pub trait SocketOps: Send + Sync + Any {
     fn accepted_addr(&self) -> Result<Vec<u8>> {
         self.peer_addr()
     }
+    /// shutdown(2); `how` is SHUT_RD, SHUT_WR or SHUT_RDWR.
+    fn shutdown(&self, how: i32) -> Result<()>;
+    /// True once listening (SO_ACCEPTCONN).
+    fn listening(&self) -> bool {
+        false
+    }
+    /// SO_PEERCRED.
+    fn peer_cred(&self) -> PeerCred {
+        PeerCred::NONE
+    }
+}
+
+/// Sending and receiving. Nothing here blocks: EAGAIN means "wait on the queue and repeat".
+pub trait Transfer {
     /// sendmsg(2): sends as much as there is room for, a record whole or not at all.
     /// Takes `control` out of the request once it is under way.
     fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize>;
@@ -166,18 +190,12 @@ pub trait SocketOps: Send + Sync + Any {
     }
     /// recvmsg(2) into `buf`.
     fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received>;
-    /// shutdown(2); `how` is SHUT_RD, SHUT_WR or SHUT_RDWR.
-    fn shutdown(&self, how: i32) -> Result<()>;
     /// True when a receiver that would wait gets the end of the data instead: reading was shut down.
     fn ended(&self) -> bool {
         false
     }
     /// True for sockets that have SO_PEEK_OFF, and obey it.
     fn peeks_at_offset(&self) -> bool {
-        false
-    }
-    /// True for sockets that accept control messages of level SOL_SOCKET besides rights and credentials.
-    fn takes_socket_messages(&self) -> bool {
         false
     }
     /// True for sockets from which splice(2) with SPLICE_F_NONBLOCK does not wait; others look at O_NONBLOCK alone.
@@ -192,19 +210,15 @@ pub trait SocketOps: Send + Sync + Any {
     fn send_room(&self) -> Option<usize> {
         None
     }
-    /// True for byte streams, where a send or receive goes on until all is moved.
-    fn stream(&self) -> bool {
-        self.kind() == libc::SOCK_STREAM
-    }
-    /// The pending error (SO_ERROR), which is cleared.
-    fn take_error(&self) -> Option<Errno>;
-    /// True once listening (SO_ACCEPTCONN).
-    fn listening(&self) -> bool {
+}
+
+/// Options and requests of a socket: getsockopt(2), setsockopt(2), ioctl(2).
+pub trait SocketOptions {
+    /// SOL_SOCKET options that every socket has.
+    fn options(&self) -> &Options;
+    /// True for sockets that accept control messages of level SOL_SOCKET besides rights and credentials.
+    fn takes_socket_messages(&self) -> bool {
         false
-    }
-    /// SO_PEERCRED.
-    fn peer_cred(&self) -> PeerCred {
-        PeerCred::NONE
     }
     /// A SOL_SOCKET option as the family has it; `None` leaves it to [`crate::options`].
     fn get_common(&self, _name: i32) -> Option<Result<Vec<u8>>> {
@@ -230,7 +244,7 @@ pub trait SocketOps: Send + Sync + Any {
         264
     }
     /// getsockopt(2) for options that read their buffer, too: `value` is its address, `room` its length. `None` leaves it to
-    /// [`SocketOps::get_option`].
+    /// [`SocketOptions::get_option`].
     fn get_option_at(
         &self,
         _cx: &dyn Caller,
@@ -241,7 +255,7 @@ pub trait SocketOps: Send + Sync + Any {
     ) -> Option<Result<Vec<u8>>> {
         None
     }
-    /// setsockopt(2) for options that are long, or write to the program's memory. `None` leaves it to [`SocketOps::set_option`].
+    /// setsockopt(2) for options that are long, or write to the program's memory. `None` leaves it to [`SocketOptions::set_option`].
     fn set_option_at(
         &self,
         _cx: &dyn Caller,
@@ -256,13 +270,19 @@ pub trait SocketOps: Send + Sync + Any {
     fn ioctl(&self, _cx: &dyn Caller, _mem: &mut dyn UserMemory, _cmd: u32, _arg: u64) -> Result<u64> {
         Err(Errno::ENOTTY)
     }
+}
+
+/// A socket of some family. Nothing here blocks: EAGAIN means "wait on the queue and repeat".
+pub trait SocketOps: SocketInfo + Connect + Transfer + SocketOptions + Send + Sync + Any {
+    /// For code that needs the concrete type.
+    fn as_any(&self) -> &dyn Any;
     /// Sockets that can be mapped (rings of packet sockets).
     fn as_map(&self) -> Option<&dyn MapOps> {
         None
     }
     /// The socket is an open file from now on, with this inode number.
     fn opened(&self, _ino: u64) {}
-    /// What the last close(2) waits for (SO_LINGER); `None` for nothing.
+    /// The wait of the last close(2) (SO_LINGER); `None` for none.
     fn lingering(&self) -> Option<Lingering> {
         None
     }
@@ -272,8 +292,4 @@ pub trait SocketOps: Send + Sync + Any {
     fn poll(&self) -> Events;
     /// Notified when readiness changes.
     fn wait_queue(&self) -> WaitQueue;
-    /// What /proc/PID/net/unix and its like show, one line.
-    fn describe(&self) -> Vec<u8> {
-        Vec::new()
-    }
 }

@@ -42,6 +42,10 @@ pub use address_list::flags as address_flags;
 use crate::family::Family;
 use crate::file::SocketFile;
 use crate::net_ns::NetNamespace;
+use crate::ops::Connect;
+use crate::ops::SocketInfo;
+use crate::ops::SocketOptions;
+use crate::ops::Transfer;
 use crate::ops::{Ancillary, Control, Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
@@ -271,21 +275,26 @@ impl SocketOps for Netlink {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn domain(&self) -> i32 {
-        libc::AF_NETLINK
-    }
-    fn kind(&self) -> i32 {
-        self.kind
-    }
-    fn protocol(&self) -> i32 {
-        self.shared.protocol
-    }
-    fn options(&self) -> &Options {
-        &self.shared.options
-    }
     fn opened(&self, ino: u64) {
         self.shared.state.lock().ino = ino;
     }
+    fn poll(&self) -> Events {
+        let s = self.shared.state.lock();
+        let mut events = Events::WRITABLE;
+        if !s.answers.is_empty() {
+            events |= Events::READABLE;
+        }
+        if s.error.is_some() {
+            events |= Events::ERR;
+        }
+        events
+    }
+    fn wait_queue(&self) -> WaitQueue {
+        self.shared.queue.clone()
+    }
+}
+
+impl Connect for Netlink {
     fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let (port, groups) = parse(addr)?;
         let mut s = self.shared.state.lock();
@@ -324,6 +333,12 @@ impl SocketOps for Netlink {
         let (port, groups) = self.shared.state.lock().peer.unwrap_or_default();
         Ok(sockaddr(port, groups))
     }
+    fn shutdown(&self, _how: i32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+impl Transfer for Netlink {
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         if req.flags & libc::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -401,11 +416,11 @@ impl SocketOps for Netlink {
         let from = sockaddr(port, sockets::bit(group) as u32);
         Ok(Received { len, full, addr: Some(from), flags: cut, control })
     }
-    fn shutdown(&self, _how: i32) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    fn take_error(&self) -> Option<Errno> {
-        self.shared.state.lock().error.take()
+}
+
+impl SocketOptions for Netlink {
+    fn options(&self) -> &Options {
+        &self.shared.options
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         let s = self.shared.state.lock();
@@ -436,19 +451,20 @@ impl SocketOps for Netlink {
             _ => Err(Errno::ENOPROTOOPT),
         }
     }
-    fn poll(&self) -> Events {
-        let s = self.shared.state.lock();
-        let mut events = Events::WRITABLE;
-        if !s.answers.is_empty() {
-            events |= Events::READABLE;
-        }
-        if s.error.is_some() {
-            events |= Events::ERR;
-        }
-        events
+}
+
+impl SocketInfo for Netlink {
+    fn domain(&self) -> i32 {
+        libc::AF_NETLINK
     }
-    fn wait_queue(&self) -> WaitQueue {
-        self.shared.queue.clone()
+    fn kind(&self) -> i32 {
+        self.kind
+    }
+    fn protocol(&self) -> i32 {
+        self.shared.protocol
+    }
+    fn take_error(&self) -> Option<Errno> {
+        self.shared.state.lock().error.take()
     }
 }
 

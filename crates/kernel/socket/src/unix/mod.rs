@@ -19,6 +19,10 @@ mod urgent;
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;
+use crate::ops::Connect;
+use crate::ops::SocketInfo;
+use crate::ops::SocketOptions;
+use crate::ops::Transfer;
 use crate::ops::{Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
@@ -130,24 +134,24 @@ impl SocketOps for UnixSocket {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn domain(&self) -> i32 {
-        libc::AF_UNIX
+    fn opened(&self, ino: u64) {
+        self.sock.ino.store(ino, Ordering::Relaxed);
     }
-    fn splices_without_waiting(&self) -> bool {
-        self.stream()
+    fn closing(&self, file: &OpenFile) {
+        self.sock.home.in_flight.closing(file);
     }
-    fn kind(&self) -> i32 {
-        self.sock.kind
+    fn poll(&self) -> Events {
+        match self.outside.get() {
+            Some(outside) => outside.host.poll(),
+            None => poll::poll(&self.sock),
+        }
     }
-    fn protocol(&self) -> i32 {
-        0
+    fn wait_queue(&self) -> WaitQueue {
+        self.sock.queue.clone()
     }
-    fn options(&self) -> &Options {
-        &self.sock.options
-    }
-    fn peeks_at_offset(&self) -> bool {
-        self.outside.get().is_none()
-    }
+}
+
+impl Connect for UnixSocket {
     fn bind(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
         connect::bind(&self.sock, cx, names, addr)
     }
@@ -180,23 +184,6 @@ impl SocketOps for UnixSocket {
         let s = peer.state.lock();
         Ok(s.addr.as_deref().unwrap_or(&Addr::Unnamed).bytes())
     }
-    fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
-        match self.outside.get() {
-            Some(outside) => outside.send(cx, req, self.sock.kind != libc::SOCK_STREAM),
-            None => send::send(&self.sock, cx, names, req),
-        }
-    }
-    fn send_room(&self) -> Option<usize> {
-        let used = self.sock.wmem.load(Ordering::SeqCst);
-        let known = self.stream() && self.outside.get().is_none();
-        known.then(|| self.sock.options.sndbuf().saturating_sub(used))
-    }
-    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
-        match self.outside.get() {
-            Some(outside) => outside.recv(buf, flags, self.sock.kind != libc::SOCK_STREAM),
-            None => recv::recv(&self.sock, buf, flags),
-        }
-    }
     fn shutdown(&self, how: i32) -> Result<()> {
         let bits = match how {
             libc::SHUT_RD => RECV,
@@ -225,9 +212,6 @@ impl SocketOps for UnixSocket {
         self.sock.queue.notify(Events::ALL);
         Ok(())
     }
-    fn take_error(&self) -> Option<Errno> {
-        self.sock.state.lock().error.take()
-    }
     fn listening(&self) -> bool {
         self.sock.state.lock().phase == Phase::Listening
     }
@@ -236,6 +220,38 @@ impl SocketOps for UnixSocket {
             Some(outside) => outside.peer_cred(),
             None => self.sock.state.lock().peer_cred.clone(),
         }
+    }
+}
+
+impl Transfer for UnixSocket {
+    fn splices_without_waiting(&self) -> bool {
+        self.stream()
+    }
+    fn peeks_at_offset(&self) -> bool {
+        self.outside.get().is_none()
+    }
+    fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+        match self.outside.get() {
+            Some(outside) => outside.send(cx, req, self.sock.kind != libc::SOCK_STREAM),
+            None => send::send(&self.sock, cx, names, req),
+        }
+    }
+    fn send_room(&self) -> Option<usize> {
+        let used = self.sock.wmem.load(Ordering::SeqCst);
+        let known = self.stream() && self.outside.get().is_none();
+        known.then(|| self.sock.options.sndbuf().saturating_sub(used))
+    }
+    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
+        match self.outside.get() {
+            Some(outside) => outside.recv(buf, flags, self.sock.kind != libc::SOCK_STREAM),
+            None => recv::recv(&self.sock, buf, flags),
+        }
+    }
+}
+
+impl SocketOptions for UnixSocket {
+    fn options(&self) -> &Options {
+        &self.sock.options
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
         let n = match (cmd as u64, self.outside.get()) {
@@ -259,20 +275,20 @@ impl SocketOps for UnixSocket {
         mem.write_value(arg, &(n as i32))?;
         Ok(0)
     }
-    fn opened(&self, ino: u64) {
-        self.sock.ino.store(ino, Ordering::Relaxed);
+}
+
+impl SocketInfo for UnixSocket {
+    fn domain(&self) -> i32 {
+        libc::AF_UNIX
     }
-    fn closing(&self, file: &OpenFile) {
-        self.sock.home.in_flight.closing(file);
+    fn kind(&self) -> i32 {
+        self.sock.kind
     }
-    fn poll(&self) -> Events {
-        match self.outside.get() {
-            Some(outside) => outside.host.poll(),
-            None => poll::poll(&self.sock),
-        }
+    fn protocol(&self) -> i32 {
+        0
     }
-    fn wait_queue(&self) -> WaitQueue {
-        self.sock.queue.clone()
+    fn take_error(&self) -> Option<Errno> {
+        self.sock.state.lock().error.take()
     }
     fn describe(&self) -> Vec<u8> {
         self.sock.state.lock().addr.as_ref().map(|a| a.shown()).unwrap_or_default()
