@@ -82,7 +82,7 @@ pub fn make_unnamed(cx: &dyn Caller, dir: &Path, start: Start) -> Result<Arc<Den
     Ok(dentry)
 }
 
-/// As `access::may_create` for what belongs to somebody else than the caller.
+/// As `access::may_create` for an object that will not belong to the caller.
 fn may_add(cx: &dyn Caller, dir: &Path) -> Result<()> {
     if dir.dentry.is_unlinked() {
         return Err(Errno::ENOENT);

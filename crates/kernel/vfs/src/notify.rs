@@ -1,8 +1,7 @@
 //! The listeners to changes of an inode: the hooks behind inotify(7).
 //!
-//! Watches hang on inodes as attachments; file operations report here what they
-//! did. While nobody in the kernel watches anything ([`crate::dentry::Dcache`]), a report costs two loads. Lock: a leaf;
-//! listeners are called without it.
+//! Watches hang on inodes as attachments; file operations report here what they did. While the kernel has no watch
+//! ([`crate::dentry::Dcache`]), a report costs two loads. Lock: a leaf; listeners are called without it.
 
 use crate::attach::Attachments;
 use crate::dentry::{Dentry, Watched};
