@@ -1,9 +1,9 @@
 //! The calling task as the kernel's subsystems see it, in narrow traits: one that needs credentials asks for
 //! [`HasCredentials`], one that sleeps for [`Blocking`], and so on. `task` implements them all.
 //!
-//! [`Resources`] is what the subsystems of one kernel share below the file layer: limits, numbers, deadlines. Neighbours:
-//! `rights` below; `vfs` above, whose `Caller` is the bundle of these traits and of what files add. Locks: the timer
-//! service's has a rank, the others are leaves. A checkpoint keeps limits and settings.
+//! [`Resources`] is the state that the subsystems of one kernel share below the file layer: limits, numbers, deadlines.
+//! Neighbours: `rights` below; `vfs` above: its `Caller` is the bundle of these traits and those for files. Locks: the
+//! timer service's has a rank, the others are leaves. A checkpoint keeps limits and settings.
 
 #![forbid(unsafe_code)]
 

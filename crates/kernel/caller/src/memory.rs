@@ -2,7 +2,7 @@
 
 use abi::Result;
 
-/// Access to the caller's memory for calls whose layout only a driver knows (ioctl).
+/// Access to the caller's memory for calls with a layout that only a driver knows (ioctl).
 pub trait UserMemory {
     /// Copies from the caller; EFAULT when any byte cannot be read.
     fn copy_in(&mut self, addr: u64, buf: &mut [u8]) -> Result<()>;

@@ -3,14 +3,14 @@
 //! A group with a limit has a balance of processor time. Each period adds the quota to it, up to the quota and the
 //! burst together; what the group uses is taken off, and while nothing is left the group is throttled. The balance may
 //! become negative, as use is only looked at now and then: what was used too much is paid off in the next periods. So
-//! the limit holds on average, however late somebody looks.
+//! the limit holds on average, however late the check is.
 //!
 //! Weights are kept and shown. The host shares its time among the threads of the sandbox, as with nice values.
 
 use abi::{Errno, Result};
 use std::time::{Duration, Instant};
 
-/// The share of a group with weight 100, which it has unless somebody sets one.
+/// The share of a group with weight 100, which is the default.
 pub(crate) const SHARES: u32 = 1024;
 /// Shortest period and quota, longest period.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -69,7 +69,7 @@ pub struct CpuStat {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
     balance: i128,
-    /// The group's use when somebody looked last, and at the beginning of the period.
+    /// The group's use at the last check, and at the beginning of the period.
     used: u64,
     used_before: u64,
     /// When the period began.
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(cpu.look(t, 0, 2), Some(at(10)));
         assert_eq!(cpu.look(at(5), 5 * MS, 2), Some(t + Duration::from_micros(12_500)));
         assert!(!cpu.is_throttled());
-        // Somebody looks late: two periods' worth more than there was.
+        // The check comes late: two periods' worth more than there was.
         assert_eq!(cpu.look(at(60), 65 * MS, 2), Some(at(100)));
         assert!(cpu.is_throttled());
         for (ms, throttled) in [(100, true), (200, true), (300, false)] {

@@ -21,7 +21,7 @@ impl Cgroup {
         self.state().cpu.max
     }
 
-    /// Sets them. Somebody is to look at once ([`Cgroup::look_at_cpu`]). EINVAL for values out of range.
+    /// Sets them. A check is needed at once ([`Cgroup::look_at_cpu`]). EINVAL for values out of range.
     pub fn set_cpu_max(&self, max: CpuMax) -> Result<()> {
         max.check()?;
         let _tree = self.tree().lock();
@@ -58,7 +58,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// cpu.weight.nice: the nice value whose weight is next to the group's.
+    /// cpu.weight.nice: the nice value with the weight next to the group's.
     pub fn cpu_nice(&self) -> i32 {
         let shares = {
             let s = self.state();

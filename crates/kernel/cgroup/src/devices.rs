@@ -106,7 +106,7 @@ impl Cgroup {
         taken
     }
 
-    /// EPERM below a group whose program is not to be joined or replaced.
+    /// EPERM below a group with a program that is not to be joined or replaced.
     fn check_attach(&self) -> Result<()> {
         let mut at = self.parent();
         while let Some(group) = at {

@@ -225,7 +225,7 @@ impl Cgroup {
         self.removed.load(Ordering::SeqCst)
     }
 
-    /// The root group of a container: a child of the one that nobody sees.
+    /// The root group of a container: a child of the hidden topmost group.
     pub fn is_of_container(&self) -> bool {
         self.level == 1
     }

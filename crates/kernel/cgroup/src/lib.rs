@@ -3,8 +3,8 @@
 //!
 //! [`Cgroup`] is a group, [`Member`] the place of a task in one, [`Charge`] a task that counts for a limit of the
 //! `pids` controller, [`CpuMax`] a limit of the `cpu` controller, [`BpfProgram`] a program that decides about devices.
-//! The crate knows no tasks: it counts them, and says who may move where. What it means to be frozen, throttled or
-//! killed is in the crate `task`, and the files are in `cgroupfs`.
+//! The crate knows no tasks: it counts them, and decides about moves. What it means to be frozen, throttled or killed
+//! is in the crate `task`, and the files are in `cgroupfs`.
 //!
 //! All changes of a tree happen under its one lock (rank CGROUPS, `tree`); the state of each group is behind a
 //! leaf, which is read by itself. Readers are not notified of a change under the lock: a change gives [`Changes`], to be told

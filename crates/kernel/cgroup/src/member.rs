@@ -143,7 +143,7 @@ impl Member {
         Ok(())
     }
 
-    /// The task has come to its end. Gives what it counts as, which stays as long as somebody is to wait for it.
+    /// The task has come to its end. Returns its charge, which stays until the task has been waited for.
     pub fn leave(&self, changes: &mut Changes) -> Option<Charge> {
         let group = self.group();
         let tree = group.tree().lock();

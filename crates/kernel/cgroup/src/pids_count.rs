@@ -6,7 +6,7 @@ pub const MOST_PIDS: u64 = 4 << 20;
 /// What pids.* say.
 #[derive(Clone, Copy, Debug)]
 pub struct Pids {
-    /// Tasks now, those included that nobody has waited for.
+    /// Tasks now, including those that have not been waited for.
     pub current: u64,
     /// The limit; `u64::MAX` for none.
     pub max: u64,

@@ -37,7 +37,7 @@ pub struct About {
     pub name: [u8; 16],
     /// When it was loaded, in nanoseconds of CLOCK_BOOTTIME.
     pub loaded: u64,
-    /// The user who loaded it.
+    /// The user that loaded it.
     pub uid: u32,
     /// Its license is compatible with the GPL.
     pub gpl: bool,

@@ -102,7 +102,7 @@ fn the_pids_limit_holds_for_all_below() {
     assert_eq!(a.pids().current, 0);
     let t = task(&a);
     let mut changes = Changes::default();
-    // Who moves is not held back.
+    // A move is not refused.
     let u = task(&b);
     assert!(u.move_to(&a, &mut changes));
     assert_eq!((a.pids().current, b.pids().current, root.pids().current), (2, 0, 2));
@@ -161,7 +161,7 @@ fn frozen_when_all_stand_still() {
     u.set_frozen(true);
     assert!(a.is_frozen() && b.is_frozen() && !root.is_frozen());
     let mut changes = Changes::default();
-    // Who comes in is not frozen yet; who goes stays still until it notices.
+    // A task that joins is not frozen yet; one that leaves stands still until it notices.
     let v = task(&root);
     assert!(v.move_to(&b, &mut changes));
     assert!(!a.is_frozen());
@@ -234,7 +234,7 @@ fn programs_decide_about_devices_until_their_group_goes() {
     assert!(refused(&a) && refused(&b) && !refused(&other) && !refused(&root));
     a.attach_program(&yes, Attach::ALLOW_MULTI | Attach::REPLACE, Some(&no)).unwrap();
     assert!(!refused(&b));
-    // The group holds the program that nobody else does, and no longer than it is there.
+    // Only the group holds the program, and only as long as the group exists.
     b.attach_program(&no, Attach::ALLOW_MULTI, None).unwrap();
     let id = no.id();
     drop(no);

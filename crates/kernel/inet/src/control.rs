@@ -292,7 +292,7 @@ pub(crate) fn of_too_large(to: SocketAddrV6, mtu: u32) -> Ancillary {
     message(libc::IPPROTO_IPV6, libc::IPV6_PATHMTU, &info)
 }
 
-/// `struct sock_extended_err` and the address of who told it: IP_RECVERR, IPV6_RECVERR.
+/// `struct sock_extended_err` and the address of the host that reported it: IP_RECVERR, IPV6_RECVERR.
 pub(crate) fn of_error(v6: bool, e: &QueuedError) -> Ancillary {
     let mut data = e.errno.raw().to_ne_bytes().to_vec();
     data.extend([e.origin as u8, e.kind, e.code, 0]);

@@ -1,10 +1,10 @@
 //! The host's side of file locks.
 //!
-//! A file of a shared directory can be locked by others outside: the host's programs and other sandboxes. [`records`](crate::records) decides
-//! among this kernel's own programs; what they hold together is held on the host's file as well, by one description for
-//! each file: a byte is locked for writing there while somebody here has it locked for writing, and for reading while
-//! somebody has it locked for reading. The host's locks are open-file-description locks and flock(2), which end with the
-//! sandbox.
+//! A file of a shared directory can be locked by others outside: the host's programs and other sandboxes.
+//! [`records`](crate::records) decides among this kernel's own programs. Their locks together are also held on the
+//! host's file, by one description for each file. A byte is locked for writing there while a program here has it locked
+//! for writing, and for reading while a program here has it locked for reading. The host's locks are
+//! open-file-description locks and flock(2), which end with the sandbox.
 //!
 //! A host call is made under the lock of the one inode's records, and never waits for a holder. The host does not say when
 //! a holder outside lets go, so waiters ask again ([`Pace`](caller::pace::Pace)). A checkpoint keeps nothing: restored locks are taken anew.

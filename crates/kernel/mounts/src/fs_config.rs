@@ -81,9 +81,9 @@ pub struct FsConfig {
     kind: FsType,
     /// Where a new instance would belong if it were made by the task that asked for the descriptor.
     owner: Option<Arc<UserNamespace>>,
-    /// The mount whose instance is to be changed.
+    /// The mount with the instance that is to be changed.
     target: Option<Path>,
-    /// Who is charged for what is kept.
+    /// The account that is charged.
     user: Arc<Account>,
     state: Mutex<State>,
 }
@@ -177,8 +177,8 @@ impl FsConfig {
         s.named = mask;
     }
 
-    /// Makes the instance (FSCONFIG_CMD_CREATE). EBUSY when there is one, EPERM for those who could not have asked for the
-    /// descriptor.
+    /// Makes the instance (FSCONFIG_CMD_CREATE). EBUSY when there is one, EPERM for a caller that could not have asked
+    /// for the descriptor.
     pub fn create(&self, cx: &dyn PathCaller) -> Result<Arc<SuperBlock>> {
         let request = {
             let mut s = self.state.lock();
@@ -213,8 +213,8 @@ impl FsConfig {
         }
     }
 
-    /// Changes the instance (FSCONFIG_CMD_RECONFIGURE). EBUSY in another phase, and when it would become read-only while a
-    /// file is open for writing; EPERM for those who may not change it.
+    /// Changes the instance (FSCONFIG_CMD_RECONFIGURE). EBUSY in another phase, and when it would become read-only
+    /// while a file is open for writing; EPERM for a caller that may not change it.
     pub fn reconfigure(&self, cx: &dyn PathCaller) -> Result<()> {
         let (sb, request, flags, mask) = {
             let mut s = self.state.lock();

@@ -76,8 +76,8 @@ impl FsType {
 pub struct FsTypes(RwLock<Vec<FsType>>);
 
 impl FsTypes {
-    /// Registers a type (again: replaces it). `make` gets who mounts and the options of mount(2), and gives the instance;
-    /// `nodev` is for /proc/filesystems.
+    /// Registers a type (again: replaces it). `make` gets the mounter and the options of mount(2), and gives the
+    /// instance; `nodev` is for /proc/filesystems.
     pub fn register(
         &self,
         name: &'static str,

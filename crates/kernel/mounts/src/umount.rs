@@ -214,15 +214,15 @@ fn unlock(top: &Arc<Mount>) {
     }
 }
 
-/// Ends a tree that nobody has mounted: its mounts leave their groups and namespace, and stay on each other for those who
-/// have files open there.
+/// Ends a tree that is not mounted: its mounts leave their groups and namespace, and stay on each other for processes
+/// that have files open there.
 pub fn forsake(change: &mut Change<'_>, top: &Arc<Mount>) {
     leave(&top.tree(), &change.table.peer_groups);
     change.gone.push(top.clone());
 }
 
-/// Unmounts `top` and everything below it, and what is mounted at the same places elsewhere. What is locked stays on what
-/// goes as well: who has files open there does not see what it covers.
+/// Unmounts `top` and everything below it, and what is mounted at the same places elsewhere. Locked mounts stay on
+/// those that go as well: a process that has files open there does not see the files that they cover.
 pub fn detach(change: &mut Change<'_>, top: &Arc<Mount>) {
     let set = top.tree();
     unlock(top);
@@ -258,8 +258,8 @@ pub fn detach(change: &mut Change<'_>, top: &Arc<Mount>) {
     leave(&all, &change.table.peer_groups);
 }
 
-/// The name of a dentry is gone: what others have mounted there goes, each tree as a whole, and its mounts stay on each other
-/// for those who have files open there. No event tells of it.
+/// The name of a dentry is gone: the mounts of other namespaces there go, each tree as a whole. They stay on each other
+/// for processes that have files open there. No event tells of it.
 pub fn expel(table: &MountTable, point: &Arc<Dentry>) {
     if !point.is_mountpoint() {
         return;

@@ -76,7 +76,7 @@ pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode:
     }
     crate::domain::check_make(cx, dir, node)?;
     access::may_create(cx, dir)?;
-    // A whiteout of overlayfs (0:0) is nobody's device.
+    // A whiteout of overlayfs (0:0) is no device.
     if let Some(device) = access::device_made(node) {
         if !cx.creds().capable(Cap::MKNOD) {
             return Err(Errno::EPERM);

@@ -27,8 +27,8 @@ pub fn encode(path: &Path, compared: bool) -> Result<(Handle, bool)> {
     Ok((handle, opens))
 }
 
-/// Where `handle` leads in what `mount` shows a part of, outside that part as well. ESTALE when the object is gone, or nobody was
-/// given the handle.
+/// Where `handle` leads in what `mount` shows a part of, outside that part as well. ESTALE when the object is gone, or
+/// the handle was never given out.
 pub fn decode(mount: &Arc<Mount>, handle: Handle) -> Result<Path> {
     let sb = &mount.sb;
     let (dentry, inode) = sb.handles.find(handle).ok_or(Errno::ESTALE)?;

@@ -1,8 +1,9 @@
-//! Paths: how they are resolved, and the calls that are about names. See path_resolution(7); Linux has this in fs/namei.c.
+//! Path resolution, and the calls on names. See path_resolution(7); Linux has this in fs/namei.c.
 //!
-//! [`walk`] resolves a path, [`quick`] those whose names are all in the cache, both by the [`rules`]; [`lookup`] has the
-//! words for what a caller asks. [`open`], [`dir`], [`link`], [`rename`], [`attr`], [`xattr`] are the calls. [`stack`] is
-//! what a file system on top of others does below; [`domain`] asks Landlock's rules. Nothing here is kept by a checkpoint.
+//! [`walk`] resolves any path, [`quick`] a path with all its names in the cache. Both follow the [`rules`]. [`lookup`]
+//! has the flags of a look-up. [`open`], [`dir`], [`link`], [`rename`], [`attr`], [`xattr`] are the calls. [`stack`]
+//! has the operations of a stacked file system on the file systems below; [`domain`] asks Landlock's rules. A
+//! checkpoint keeps nothing of this crate.
 
 #![forbid(unsafe_code)]
 

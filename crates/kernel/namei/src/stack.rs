@@ -2,10 +2,10 @@
 //! cache of names right, and use the rights of other credentials (Linux's `vfs_create`, `lookup_one` and similar). See
 //! crate `overlayfs`.
 //!
-//! Locks: these functions are called with directories of the stacked file system locked, and lock directories of the one below.
-//! The order is that of depth: everything of a file system comes before everything of the ones below it, and a file system
-//! never lies below itself ([`vfs::FileSystem::stack_depth`]). Within one file system the order is the usual one. No lock of
-//! mounts is taken: what somebody has mounted something on stays (EBUSY).
+//! Locks: these functions are called with directories of the stacked file system locked, and lock directories of the
+//! one below. The order is that of depth: everything of a file system comes before everything of the ones below it, and
+//! a file system never lies below itself ([`vfs::FileSystem::stack_depth`]). Within one file system the order is the
+//! usual one. No lock of mounts is taken: an object with a mount on it stays (EBUSY).
 
 use crate::rename::EXCHANGE;
 use crate::walk;
@@ -82,7 +82,7 @@ pub fn make_unnamed(cx: &dyn Caller, dir: &Path, start: Start) -> Result<Arc<Den
     Ok(dentry)
 }
 
-/// As `access::may_create` for what belongs to somebody else than the caller.
+/// As `access::may_create` for an object that will not belong to the caller.
 fn may_add(cx: &dyn Caller, dir: &Path) -> Result<()> {
     if dir.dentry.is_unlinked() {
         return Err(Errno::ENOENT);

@@ -7,8 +7,8 @@
 //! name that is removed leaves a whiteout where a lower layer has it, and a directory that hides another one is marked
 //! opaque.
 //!
-//! Rights are checked twice: the caller's by `vfs` on what the inode here shows, and those of whoever mounted it on the object
-//! below (`vfs::As`).
+//! Rights are checked twice: `vfs` checks the caller's on the inode here, and `vfs::As` checks the mounter's on the
+//! object below.
 //!
 //! Locks: `vfs` holds directories of this file system; then a node's `copying`, then everything of the file systems below, see
 //! `namei::stack`. All others are leaves. A checkpoint keeps nothing yet.

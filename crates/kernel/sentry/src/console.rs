@@ -10,7 +10,7 @@ use std::sync::Arc;
 use task::Current;
 
 /// The terminal of one process: the container's first one, or one of `exec`. It ends with that process, as a terminal
-/// ends with the leader of its session: whoever holds the other side of the user's terminal then sees the hang-up.
+/// ends with the leader of its session: the holder of the other side of the user's terminal then sees the hang-up.
 /// Dropping it ends it as well.
 pub(crate) struct Console {
     pty: Arc<tty::ConsolePty>,

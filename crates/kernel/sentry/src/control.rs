@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
 use wait::{Events, Waiter};
 
-/// Wait status of a container whose first process could not run.
+/// Wait status of a container with a first process that could not run.
 const NOT_STARTED: i32 = 128 << 8;
 /// How long a process may wait for file systems of programs inside before it runs.
 const SET_UP: Duration = Duration::from_secs(10);
@@ -99,7 +99,7 @@ impl Running for Control {
             return Err(other("cannot start a container that has already been started".into()));
         };
         task::start(first).map_err(|e| {
-            // Nobody else will end what never ran.
+            // No other code will end a container that never ran.
             self.container.finish(NOT_STARTED);
             other(format!("cannot start the first process: the host has no thread left ({e})"))
         })
@@ -262,7 +262,7 @@ impl Running for Control {
     fn wait_process(&self, pid: i32, root: bool) -> Option<i32> {
         let group = if root { self.kernel.group(pid) } else { self.own_group(pid) }?;
         let over = || group.exit_status();
-        // Nobody interrupts this waiter. Its parent is the one to reap it.
+        // This waiter is never interrupted. Its parent is the one to reap it.
         Waiter::new().wait_on(&group.exit_wait, Events::READABLE, None, over).ok()
     }
 
@@ -360,7 +360,7 @@ impl Executed for Other {
         // With the container's end all that is left of its processes is forgotten.
         let over = || self.group.exit_status();
         let waited = Waiter::new().wait_on(&self.group.exit_wait, Events::READABLE, None, over);
-        // Nobody interrupts this waiter.
+        // This waiter is never interrupted.
         let status = waited.unwrap_or(0);
         let _gone = self.kernel.tree.lock().release(self.group.tgid);
         if let Some(c) = &self.console {

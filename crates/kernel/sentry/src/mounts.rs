@@ -39,7 +39,7 @@ pub(crate) fn build(
     let me = Internal::new(&kernel.vfs);
     nodes::make(&me, &kernel.memory, &fs.view(), &spec.devices)?;
     if spec.process.create_cwd {
-        // While the root can be written; whoever enters it says what is wrong with it.
+        // While the root can be written; the error comes when the directory is entered.
         let _ = places::find_or_make(&me, &fs.view(), &spec.process.cwd, true);
     }
     hide(kernel, &fs.view(), spec)?;
@@ -90,7 +90,7 @@ fn coherence_of(access: FileAccess, propagation: PropagationType) -> Coherence {
     }
 }
 
-/// An overlay over a tree of the host. Nobody changes the tree: everything about it is cached for good.
+/// An overlay over a tree of the host. The tree does not change: everything about it is cached for good.
 fn over(
     kernel: &Kernel,
     files: &Arc<HostFiles>,

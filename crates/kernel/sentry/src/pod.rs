@@ -9,7 +9,7 @@ use ranked::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Who is in the sandbox.
+/// The containers of the sandbox.
 pub(crate) struct Pod {
     containers: Mutex<BTreeMap<String, Weak<Container>>>,
     /// Trees and streams of the host.

@@ -109,7 +109,8 @@ pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> 
     Ok(())
 }
 
-/// Puts a container's process under its filter. Whoever configured it needs no privilege in the sandbox.
+/// Puts a container's process under its filter. A process that was configured with one needs no privilege in the
+/// sandbox.
 fn install_filter(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
     const KNOWN: u32 = 1 | 2 | 4;
     const LOG: u32 = 2;

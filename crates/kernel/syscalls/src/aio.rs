@@ -170,7 +170,7 @@ fn perform(c: &mut Current, f: &Arc<OpenFile>, cb: &Iocb) -> Result<i64, Errno> 
             let at = u64::try_from(cb.offset).map_err(|_| Errno::EINVAL)?;
             let how = How { at: Some(at), nowait: cb.rw_flags & RWF_NOWAIT != 0, ..How::default() };
             let r = if reads { transfer::read(c, f, &iov, how) } else { transfer::write(c, f, &iov, how) };
-            // Whoever sees the event must find the bytes.
+            // A program that sees the event must find the bytes.
             r.and_then(|n| c.ctx.flush().map(|()| n).map_err(SysErr::Errno))
         }
         _ => return Err(Errno::EINVAL),

@@ -1,9 +1,9 @@
 //! bpf(2): programs that decide about devices for control groups. The crate `ebpf` verifies and runs them, the crate
 //! `cgroup` attaches them.
 //!
-//! Programs about packets (BPF_PROG_TYPE_CGROUP_SKB) can be loaded, by which libraries find out whether there are programs
-//! of groups at all, but not attached. There are no maps, no BTF, no links and no other programs: what makes them answers
-//! EINVAL as a kernel without them, and who lists them finds none. Like Linux with
+//! Programs about packets (BPF_PROG_TYPE_CGROUP_SKB) can be loaded, by which libraries find out whether there are
+//! programs of groups at all, but not attached. There are no maps, no BTF, no links and no other programs. Making them
+//! answers EINVAL, as a kernel without them does, and lists of them are empty. Like Linux with
 //! kernel.unprivileged_bpf_disabled=2, capabilities count in the initial user namespace. To attach and detach programs
 //! takes descriptors of the group and the program, and no capability.
 
@@ -109,7 +109,7 @@ impl Attr {
     }
 }
 
-/// Copies a structure whose size both sides know; E2BIG for one with something in what only the caller knows.
+/// Copies a structure of a size that both sides know; E2BIG for one with a value in a part that only the caller knows.
 fn read_known(c: &Current, at: u64, size: u32, to: &mut [u8]) -> Result<()> {
     let size = size as usize;
     if size > PAGE_SIZE as usize {

@@ -123,7 +123,7 @@ pub fn fanotify_mark(c: &mut Current, fd: Fd, flags: u32, mask: u64, dir: DirFd,
         mark::FILESYSTEM => (Marked::FileSystem(Arc::downgrade(&place.mount.sb)), false),
         _ => (Marked::Inode(place.inode().clone()), true),
     };
-    // Whoever answers may need to read such files.
+    // The process that answers may need to read such files.
     if mask & QUESTIONS != 0 && place.mount.fs().kind() == "proc" {
         return Err(Errno::EINVAL.into());
     }

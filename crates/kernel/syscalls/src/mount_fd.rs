@@ -189,7 +189,7 @@ struct AttributeChange {
 }
 
 impl AttributeChange {
-    /// Reads and judges it, for a mount that nobody has seen before where `fresh`; `None` when nothing is to change.
+    /// Reads and checks it, for a new mount where `fresh`; `None` when nothing is to change.
     fn read(c: &Current, from: Ptr, size: u64, fresh: bool) -> Result<Option<AttributeChange>> {
         const SIZE: usize = size_of::<MountAttr>();
         if size > 4096 {

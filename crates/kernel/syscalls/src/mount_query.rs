@@ -294,7 +294,7 @@ pub fn listmount(c: &mut Current, request: Ptr, to: Ptr, count: u64, flags: u32)
     Ok(found.len() as u64)
 }
 
-/// The numbers of the mounts whose roots can be reached from `top`, without the mount `asked` itself, in order.
+/// The numbers of the mounts with roots that can be reached from `top`, without the mount `asked` itself, in order.
 fn below(view: &View, top: &Path, asked: u64) -> Vec<u64> {
     let mut ids: Vec<u64> = Vec::new();
     let mut todo = vec![top.mount.clone()];

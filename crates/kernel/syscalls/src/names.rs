@@ -23,7 +23,7 @@ pub fn linkat(
     check_flags(flags, libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let empty = flags & libc::AT_EMPTY_PATH != 0;
     let from = At::with_flags(c, old_dir, old, flags)?;
-    // A descriptor is no right to a name: that has who opened it, or who could have opened it all the same.
+    // A descriptor gives no right to a name. Its opener has that right, and so has a process that could have opened it.
     if let Start::File(file) = &from.start
         && empty
         && !file.was_opened_by(&c.creds())

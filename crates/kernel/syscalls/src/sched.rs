@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use task::{Current, Holder, Node, SysResult};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Whom a process id argument names; zombies are as good as others.
+/// The thread that a process ID argument names; a zombie is as good.
 fn holder(c: &Current, pid: i32) -> Result<Holder, Errno> {
     if pid < 0 {
         return Err(Errno::EINVAL);
@@ -19,7 +19,7 @@ fn holder(c: &Current, pid: i32) -> Result<Holder, Errno> {
     any_holder(c, pid)
 }
 
-/// The same for calls to which a negative number is one that nobody has.
+/// The same for calls that take a negative number as an unused one.
 fn any_holder(c: &Current, pid: i32) -> Result<Holder, Errno> {
     c.holder(pid).ok_or(Errno::ESRCH)
 }
@@ -35,7 +35,7 @@ pub fn sched_yield(_c: &mut Current) -> SysResult {
     Ok(0)
 }
 
-/// Whom (which, who) of getpriority(2) names.
+/// The threads that (which, who) of getpriority(2) names.
 fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Holder>, Errno> {
     let v = match which as u32 {
         libc::PRIO_PROCESS => vec![c.holder(who).ok_or(Errno::ESRCH)?],

@@ -85,7 +85,8 @@ impl IoSignals for Signals {
 }
 
 impl Signals {
-    /// Sends `info` to the owner's tasks. Who has no room for it is told by the plain signal, as on Linux; who is gone needs none.
+    /// Sends `info` to the owner's tasks. A task without room for it gets the plain signal, as on Linux; a task that is
+    /// gone needs none.
     fn tell(&self, owner: &vfs::SignalOwner, info: SigInfo, plain: SigInfo) {
         let Some(k) = self.0.upgrade() else { return };
         if owner.kind == F_OWNER_TID {
@@ -118,7 +119,7 @@ pub fn set_status(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result
     files::fasync::set_status(c, f, flags, fd, || signals(c))
 }
 
-/// Tells the owner of an open file that somebody else wants what it has leased, or that the directory has changed.
+/// Notifies the owner of an open file that another process wants the leased file, or that the directory has changed.
 pub fn teller(c: &Current, fd: i32) -> locks::leases::Tell {
     const POLL_MSG: i32 = 3;
     const BAND: i64 = 0x441;

@@ -323,7 +323,7 @@ enum Scope {
     ProcessGroup,
 }
 
-/// Whom pidfd_send_signal(2) means, and how its flags say so; EINVAL for more than one.
+/// The target of pidfd_send_signal(2), according to its flags; EINVAL for more than one.
 fn pidfd_scope(flags: u32, of_thread: bool) -> Result<Scope, Errno> {
     match flags {
         0 if of_thread => Ok(Scope::Thread),

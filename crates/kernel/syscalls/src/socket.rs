@@ -172,7 +172,7 @@ fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
 /// SO_COOKIE.
 const SO_COOKIE: i32 = 57;
 
-/// Options whose value is a `struct sock_fprog`: SO_ATTACH_FILTER, PACKET_FANOUT_DATA.
+/// Options with a value that is a `struct sock_fprog`: SO_ATTACH_FILTER, PACKET_FANOUT_DATA.
 const PROGRAMS: [(i32, i32); 2] = [(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER), (libc::SOL_PACKET, 22)];
 
 pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: i32) -> SysResult {

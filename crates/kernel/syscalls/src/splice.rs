@@ -218,7 +218,7 @@ pub fn copy_file_range(
     Ok(n as u64)
 }
 
-/// Has whoever serves both files copy, where that is possible.
+/// Has the server of both files copy, where that is possible.
 fn copy_below(
     c: &Current,
     from: (&OpenFile, &mut Offset),
@@ -262,13 +262,13 @@ fn relay(
 ) -> Result<usize, SysErr> {
     let nowait = flags & SPLICE_F_NONBLOCK != 0 || from.nonblocking() || to.nonblocking();
     loop {
-        // The input first: an empty pipe whose writers are gone is the end.
+        // The input first: an empty pipe without writers is the end.
         if peek(c, from, a, &mut [0], nowait)? == 0 {
             return Ok(0);
         }
         room(c, to, b, nowait)?;
         match a.splice(c, b, len, keep) {
-            // Somebody else was faster.
+            // Another thread was faster.
             Err(Errno::EAGAIN) if !nowait => {}
             done => return Ok(done?),
         }
@@ -325,8 +325,19 @@ fn fill(
         }
         off.hold(c, from, |at| io::read_at(c, from, buf, at))
     };
-    let n = if waits { retry(c, from, Events::READABLE | Events::PRI, pass)? } else { pass()? };
-    // Another writer may have taken the room: the bytes that were read must not be lost.
+    let deadline = from.ops.patience(false).and_then(|time| Instant::now().checked_add(time));
+    let n =
+        match waits {
+            true => retry(c, from, Events::READABLE | Events::PRI, deadline, pass).map_err(|failure| {
+                match failure {
+                    Failure::TimedOut => Failure::Errno(Errno::EAGAIN),
+                    Failure::Interrupted if deadline.is_some() => Failure::Errno(Errno::EINTR),
+                    failure => failure,
+                }
+            })?,
+            false => pass()?,
+        };
+    // Another thread may have taken the room: the bytes that were read must not be lost.
     let (m, r) = transfer::send_all(c, to, &buf[..n], false);
     off.at += m as u64;
     outcome(m, if n == 0 { Ok(()) } else { r })

@@ -8,7 +8,7 @@ use task::{Current, SysErr, SysResult};
 use wait::{Events, Stop};
 
 pub fn syslog(c: &mut Current, kind: i32, buf: Ptr, len: i32) -> SysResult {
-    // The log is for those alone who may read it: kernel.dmesg_restrict is 1.
+    // Only privileged processes may read the log: kernel.dmesg_restrict is 1.
     if !c.creds().capable(Cap::SYSLOG) && !c.creds().capable(Cap::SYS_ADMIN) {
         return Err(Errno::EPERM.into());
     }

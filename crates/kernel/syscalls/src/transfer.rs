@@ -100,7 +100,7 @@ fn read_by_itself(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, off: u64, how: 
     done
 }
 
-/// `unlocked`: nobody waits for a lock that the caller holds.
+/// `unlocked`: no thread waits for a lock that the caller holds.
 fn read_seekable(
     c: &mut Current,
     f: &OpenFile,
@@ -154,7 +154,7 @@ fn read_direct(
         if !c.mm.writable(at, room as u64) {
             return Ok((done, false));
         }
-        // Several pieces pay only if nobody has to be woken for each.
+        // Several pieces pay only if no wake-up is needed for each.
         let want = if room < len - done && !(unlocked && c.ctx.prompt()) { len - done } else { room };
         let n = match io::read_to(c, f, &to, want, off + done as u64) {
             None => return Ok((done, false)),

@@ -1,4 +1,4 @@
-//! Whom the calls of sched(7) and getpriority(2) name. The attributes themselves are in the crate `sched`.
+//! The threads that the calls of sched(7) and getpriority(2) name. The attributes themselves are in the crate `sched`.
 
 use crate::current::Current;
 use crate::task::Task;
@@ -9,7 +9,7 @@ use rights::{Credentials, Creds};
 use sched::Scheduling;
 use std::sync::Arc;
 
-/// Whom an id stands for: a thread, or what is left of a thread group leader until its process is waited for.
+/// The object of an ID: a thread, or the remains of a thread group leader until its process is waited for.
 #[derive(Clone)]
 pub struct Holder {
     /// The process.
@@ -35,7 +35,7 @@ impl Holder {
 }
 
 impl Current {
-    /// Whom the caller calls by this number, 0 for itself.
+    /// The thread with this number for the caller, 0 for the caller itself.
     pub fn holder(&self, number: i32) -> Option<Holder> {
         if number == 0 {
             return Some(Holder::from(&self.task));

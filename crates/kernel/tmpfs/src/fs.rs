@@ -310,7 +310,7 @@ impl FileSystem for TmpFs {
     fn root(&self) -> InodeRef {
         match &*self.root.lock() {
             Some(r) => r.clone(),
-            // Unmounted for good: nobody can walk from here any more.
+            // Unmounted for good: no walk can begin here any more.
             None => Arc::new(vfs::inode::InternalInode::new(0, vfs::inode::InternalFs::Anon, 0o040000, 0, 0)),
         }
     }

@@ -1,4 +1,4 @@
-//! Access control lists of inodes: who reads and sets them, and what new objects inherit. See acl(5).
+//! Access control lists of inodes: reading and setting them, and the lists that new objects inherit. See acl(5).
 //!
 //! The form of a list and its rules are in [`rights::acl`]; the file system keeps the lists ([`AclInode`]).
 
@@ -11,7 +11,7 @@ use rights::acl::{Acl, AclKind};
 use rights::{Cap, mode};
 use std::sync::Arc;
 
-/// The list that decides about access for those whom the mode alone does not tell about.
+/// The list that decides about access where the mode alone does not.
 pub fn deciding(inode: &InodeRef) -> Result<Option<Arc<Acl>>> {
     inode.as_acls().map_or(Ok(None), |acls| acls.acl(AclKind::Access))
 }

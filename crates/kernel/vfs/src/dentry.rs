@@ -32,10 +32,10 @@ mod handles;
 pub use cache::{Dcache, Watched};
 pub use handles::{Handle, Handles, SIZE as HANDLE_SIZE};
 
-/// Directories above a name, where whoever serves the file system gives out what it likes.
+/// Directories above a name in a file system that may name any directory anywhere, such as FUSE.
 const DEEPEST: usize = 2048;
 
-/// A quick hash for short names; the table belongs to one sandbox, so nobody else gains from collisions.
+/// A quick hash for short names. The table belongs to one sandbox, so collisions harm no other.
 #[derive(Default)]
 pub struct NameHasher(u64);
 
@@ -130,12 +130,12 @@ pub struct Dentry {
     seen: AtomicU64,
     /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
     pub linkable: AtomicBool,
-    /// A file handle leads here: the cache keeps the name although nobody uses it ([`crate::handles`]).
+    /// A file handle leads here: the cache keeps the name although it is not in use ([`crate::handles`]).
     pub handled: AtomicBool,
     /// Mounts on top of this dentry, in all namespaces.
     mounted: AtomicU32,
     dir: Mutex<(), { rank::DIRECTORY }>,
-    /// Read by everybody who passes through, written when names come and go.
+    /// Read by every walk that passes, written when names are added or removed.
     children: biased::RwLock<NameMap<Child>>,
     /// Counts it among the kernel's dentries, once its tree belongs to one.
     alive: OnceLock<Alive>,
@@ -201,7 +201,7 @@ impl Dentry {
         d
     }
 
-    /// An object that has no place in the tree of its file system, whose root is `root`, and is shown by this name.
+    /// An object without a place in the tree of its file system (with the root `root`), shown by this name.
     pub fn nameless(root: &Dentry, inode: InodeRef, name: &[u8]) -> Arc<Dentry> {
         Dentry::make(None, Arc::from(name), inode, (false, true), 0, root.dcache())
     }
@@ -284,8 +284,8 @@ impl Dentry {
         self.dir.lock()
     }
 
-    /// As [`Dentry::lock_dir`] for a caller who may be killed meanwhile: whoever holds the lock may wait for a program that serves
-    /// the file system. EINTR.
+    /// As [`Dentry::lock_dir`] for a caller that may be killed meanwhile: the holder of the lock may wait for a program
+    /// that serves the file system. EINTR.
     pub fn lock_dir_for(
         &self,
         cx: &(impl Blocking + ?Sized),
@@ -307,7 +307,7 @@ impl Dentry {
         self.dir.lock_nested()
     }
 
-    /// The names, unless somebody is changing them.
+    /// The names, unless a thread is changing them.
     pub fn names(&self) -> Option<Names<'_>> {
         self.children.try_read().map(Names)
     }
@@ -372,8 +372,8 @@ impl Dentry {
         }
     }
 
-    /// Whether directory `inode` may be called `name` here, where whoever serves the file system gives out what it likes: ELOOP for
-    /// one that lies above its name, ENAMETOOLONG for one that lies very deep.
+    /// Whether directory `inode` may be called `name` here, in a file system that may name any directory anywhere:
+    /// ELOOP for one that lies above its name, ENAMETOOLONG for one that lies very deep.
     pub fn admits(self: &Arc<Dentry>, name: &[u8], inode: &InodeRef) -> Result<()> {
         let known = match self.children.read().get(name) {
             Some(Child::Weak(w)) => w.upgrade(),
@@ -436,8 +436,8 @@ impl Dentry {
         d
     }
 
-    /// The name is another object's now, or nobody's. Where others change the file system, names below it may be cached
-    /// still, and hold it as it holds them.
+    /// The name belongs to another object now, or to none. Where others change the file system, names below it may be
+    /// cached still, and hold it as it holds them.
     fn fell(self: &Arc<Dentry>) {
         self.unlinked.store(true, Ordering::Release);
         if self.volatile && self.is_dir() {
@@ -518,7 +518,7 @@ impl Dentry {
         self.put(name, child, 0);
     }
 
-    /// Drops every cached name below that nobody else uses. Returns how many went.
+    /// Drops every cached name below that is not used elsewhere. Returns how many went.
     pub fn shrink(self: &Arc<Dentry>, everything: bool) -> usize {
         let mut gone = 0;
         let mut todo = vec![self.clone()];
@@ -535,8 +535,8 @@ impl Dentry {
         while let Some(d) = order.pop() {
             d.children.write().retain(|_, c| {
                 let keep = match c {
-                    // A cache drops what only it holds. With the lock held nobody else comes by a reference; one that
-                    // goes meanwhile only means that the name stays cached.
+                    // A cache drops what only it holds. While the lock is held no new reference can be made. A
+                    // reference that goes meanwhile only means that the name stays cached.
                     Child::Strong(c) => {
                         !everything && (Arc::strong_count(c) > 1 || c.handled.load(Ordering::Relaxed))
                     }

@@ -259,12 +259,12 @@ impl OpenFile {
         self.locks.get_or_init(locks);
     }
 
-    /// Holds the position. EINTR for a caller who is killed first: whoever holds it may wait for a program.
+    /// Holds the position. EINTR for a caller that is killed first: the holder may wait for a program.
     pub fn hold_position(&self, cx: &dyn Caller) -> Result<MutexGuard<'_, u64, { rank::FILE_POSITION }>> {
         self.pos.lock_unless(|| cx.is_killed()).ok_or(Errno::EINTR)
     }
 
-    /// As [`OpenFile::attr`], after who serves the file system was asked.
+    /// As [`OpenFile::attr`], after a request to the server of the file system.
     pub fn fresh_attr(&self, cx: &dyn Caller) -> Result<Attr> {
         self.refresh(cx)?;
         self.attr()

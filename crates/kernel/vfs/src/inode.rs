@@ -38,7 +38,7 @@ pub trait FileSystem: Send + Sync {
     fn revalidate(&self) -> bool {
         false
     }
-    /// For a file system whose dentries are checked: it can check a path of several names at once
+    /// For a file system that has its dentries checked: it can check a path of several names at once
     /// ([`Confirming::still_there`]), so its names are worth keeping.
     fn confirms(&self) -> bool {
         false
@@ -197,13 +197,13 @@ pub trait Inode: Send + Sync + Any {
         let a = self.attr()?;
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
-    /// What the file system demands besides its mode and lists, for a `mask` that these grant: one on top of others asks
-    /// whether who mounted it has the rights below.
+    /// Further demands of the file system besides mode and lists, for a `mask` that these grant. A stacked file system
+    /// checks that the mounter has the rights below.
     fn permission(&self, _mask: u32) -> Result<()> {
         Ok(())
     }
-    /// Asks whoever serves the file system for what [`Inode::attr`] answers, unless it is known still. May wait through the
-    /// caller's waiter; [`Inode::attr`] and [`Inode::perm`] never do.
+    /// Requests the attributes that [`Inode::attr`] returns from the server of the file system, unless they are still
+    /// valid. May wait through the caller's waiter; [`Inode::attr`] and [`Inode::perm`] never do.
     fn refresh(&self, _cx: &dyn Caller) -> Result<()> {
         Ok(())
     }
@@ -215,11 +215,11 @@ pub trait Inode: Send + Sync + Any {
     fn judges(&self, _creds: &Credentials, _mask: u32) -> Option<Result<()>> {
         None
     }
-    /// Who may change attributes is judged by whoever serves the file system.
+    /// The server of the file system decides about changes of attributes.
     fn judges_changes(&self) -> bool {
         false
     }
-    /// The umask of whoever makes something in it is applied by whoever serves the file system.
+    /// The server of the file system applies the umask of the process that makes an object in it.
     fn keeps_umask(&self) -> bool {
         false
     }
@@ -248,13 +248,13 @@ pub trait Inode: Send + Sync + Any {
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
     }
-    /// Opens a FIFO whose other end may be open outside this kernel. May block through the caller's waiter. `None` for all
-    /// others: their pipe is this kernel's.
+    /// Opens a FIFO that may be open outside this kernel at its other end. May block through the caller's waiter.
+    /// `None` for all others: their pipe is this kernel's.
     fn open_outside(&self, _cx: &dyn Caller, _flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
         None
     }
-    /// Connects to a socket (SOCK_STREAM, SOCK_SEQPACKET) whose other side is outside this kernel; `queue` hears of its
-    /// readiness. EACCES for a caller who may not. `None` for all others.
+    /// Connects to a socket (SOCK_STREAM, SOCK_SEQPACKET) with its other side outside this kernel; `queue` receives its
+    /// readiness. EACCES for a caller that may not. `None` for all others.
     fn connect_outside(
         &self,
         _cx: &dyn Caller,
@@ -280,7 +280,7 @@ pub trait Inode: Send + Sync + Any {
     fn attachments(&self) -> Option<&Attachments> {
         None
     }
-    /// As a directory whose names can be changed.
+    /// As a directory with names that can be changed.
     fn as_dir(&self) -> Option<&dyn DirInode> {
         None
     }
@@ -307,7 +307,7 @@ pub trait Inode: Send + Sync + Any {
 }
 
 impl dyn Inode {
-    /// As a directory whose names can be changed; EPERM.
+    /// As a directory with names that can be changed; EPERM.
     pub fn dir(&self) -> Result<&dyn DirInode> {
         self.as_dir().ok_or(Errno::EPERM)
     }
@@ -323,7 +323,7 @@ impl dyn Inode {
     }
 }
 
-/// A directory whose names can be changed. Defaults answer as Linux does for a file system without the operation.
+/// A directory with names that can be changed. Defaults answer as Linux does for a file system without the operation.
 pub trait DirInode {
     /// Makes an entry owned by (uid, gid) with `mode` permission bits (umask applied); EEXIST when there.
     fn create(
@@ -411,8 +411,8 @@ pub trait Confirming {
     /// Takes note of what others have changed, and of this directory's own owners and mode, which a walk is about to look at.
     /// `settled`: the walk has taken note of what others have changed in this file system already.
     fn recheck(&self, _settled: bool) {}
-    /// A number, not 0, that stays the same while others change nothing in this directory, neither names nor who may search it.
-    /// `None` when that is not known: then what is kept of its names must be asked for again.
+    /// A number, not 0, that stays the same while other processes change nothing in this directory, neither names nor
+    /// the right to search it. `None` when that is not known: then what is kept of its names must be asked for again.
     fn epoch(&self) -> Option<u64> {
         None
     }

@@ -135,9 +135,9 @@ pub struct Mount {
     ns_id: AtomicU64,
     ns: RwLock<Weak<MountSet>>,
     share: RwLock<Share>,
-    /// Nobody has used it since umount2(2) with MNT_EXPIRE marked it.
+    /// It has not been used since umount2(2) with MNT_EXPIRE marked it.
     expiring: AtomicBool,
-    /// umount(2) without MNT_DETACH has taken it away, or is about to: nobody may begin to use it.
+    /// umount(2) without MNT_DETACH has taken it away, or is about to: no use of it may begin.
     leaving: AtomicBool,
     /// Open files that may write through it.
     writers: AtomicU32,
@@ -286,7 +286,7 @@ impl Mount {
         self.sb.user_ns().is_some() || self.own_flags().contains(MountFlags::NODEV)
     }
 
-    /// Whether set-id bits and capabilities of its files count for somebody of a user namespace (mnt_may_suid).
+    /// Whether set-ID bits and capabilities of its files count for a task of a user namespace (mnt_may_suid).
     pub fn gives_rights(&self, user_ns: &UserNamespace) -> bool {
         let within = self.sb.user_ns().is_none_or(|owner| user_ns.is_within(owner));
         within && !self.own_flags().contains(MountFlags::NOSUID)
@@ -355,7 +355,7 @@ impl Mount {
         self.leaving.store(leaving, Ordering::SeqCst);
     }
 
-    /// Somebody uses it: a mark of MNT_EXPIRE is gone.
+    /// It is used: a mark of MNT_EXPIRE is gone.
     pub fn used(&self) {
         if self.expiring.load(Ordering::Relaxed) {
             self.expiring.store(false, Ordering::Relaxed);
@@ -389,7 +389,7 @@ impl Mount {
         self.ns.read().upgrade()
     }
 
-    /// Tells those who watch its namespace that it has changed.
+    /// Notifies the watchers of its namespace of a change.
     pub fn announce(&self) {
         if let Some(ns) = self.ns() {
             ns.announce();
@@ -415,12 +415,12 @@ impl Mount {
         self.children.read().get(&key(d)).cloned()
     }
 
-    /// What is mounted on it, unless somebody is changing that.
+    /// The mounts on it, unless a thread is changing them.
     pub fn mounts(&self) -> Option<Mounts<'_>> {
         self.children.try_read().map(Mounts)
     }
 
-    /// What is mounted on places whose [`key`]s are known, in no order. The work is that for the fewer of the two.
+    /// The mounts on places with known [`key`]s, in no order. The work is that for the fewer of the two.
     pub fn children_on<V>(&self, places: &HashMap<usize, V>) -> Vec<Arc<Mount>> {
         let children = self.children.read();
         if places.len() < children.len() {

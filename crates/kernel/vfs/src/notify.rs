@@ -1,8 +1,7 @@
-//! Who wants to hear of changes to an inode: the hooks behind inotify(7).
+//! The listeners to changes of an inode: the hooks behind inotify(7).
 //!
-//! Watches hang on inodes as attachments; file operations report here what they
-//! did. While nobody in the kernel watches anything ([`crate::dentry::Dcache`]), a report costs two loads. Lock: a leaf;
-//! listeners are called without it.
+//! Watches hang on inodes as attachments; file operations report here what they did. While the kernel has no watch
+//! ([`crate::dentry::Dcache`]), a report costs two loads. Lock: a leaf; listeners are called without it.
 
 use crate::attach::Attachments;
 use crate::dentry::{Dentry, Watched};
@@ -81,12 +80,12 @@ pub fn remove(inode: &InodeRef, w: &Arc<Watch>) {
     }
 }
 
-/// Nobody listens to changes in the kernel that a dentry belongs to.
+/// Changes have no listeners in the kernel that a dentry belongs to.
 fn idle(dentry: &Dentry) -> bool {
     dentry.dcache().is_some_and(|dcache| dcache.is_unwatched())
 }
 
-/// Nobody can want to hear of what is done to an open file.
+/// Operations on an open file cannot have listeners.
 pub fn is_idle(file: &OpenFile) -> bool {
     file.path.as_ref().is_none_or(|path| idle(&path.dentry))
 }
@@ -187,7 +186,7 @@ pub fn ask_to_read(cx: &dyn Caller, file: &OpenFile) -> Outcome<()> {
     }
 }
 
-/// Who the caller is; nobody for the kernel itself.
+/// The caller as an actor; none for the kernel itself.
 fn actor(cx: &dyn Caller) -> Option<Actor> {
     Some(Actor { process: cx.find_pid(cx.pid())?, thread: cx.find_pid(cx.tid())? })
 }
@@ -213,7 +212,7 @@ pub fn on_unlinked(dentry: &Dentry) {
     }
 }
 
-/// Nobody uses a dentry without a name any more. When it was the object's last name, the object goes, and its watches
+/// A dentry without a name is not used any more. When it was the object's last name, the object goes, and its watches
 /// with it.
 pub fn on_last_use(dentry: &Dentry) {
     if idle(dentry) || dentry.inode.attr().is_ok_and(|a| a.nlink != 0) {

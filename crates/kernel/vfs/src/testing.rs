@@ -59,7 +59,7 @@ impl TestCaller {
         TestCaller::with_caps(Cap::ALL)
     }
 
-    /// An ordinary user, whose group has the same number.
+    /// An ordinary user with a group of the same number.
     pub fn user(id: u32) -> TestCaller {
         let root = TestCaller::with_caps(0);
         let mut c = Credentials::root(&root.vfs.resources.user_ns, 0);

@@ -1,8 +1,8 @@
 //! Netfilter: chains of rules at the points of a packet's way, connection tracking and address translation.
 //!
-//! A [`Netfilter`] belongs to one network namespace, beside its stack. Whoever has rules (iptables, nf_tables) registers chains and
-//! keeps the [`Registration`]s; the first one puts the filter into the stack, the last one that goes takes it out. Without rules
-//! the stack calls nothing.
+//! A [`Netfilter`] belongs to one network namespace, beside its stack. A subsystem with rules (iptables, nf_tables)
+//! registers chains and keeps the [`Registration`]s. The first one puts the filter into the stack, the last one that
+//! goes takes it out. Without rules the stack calls nothing.
 //!
 //! # A packet's way
 //!

@@ -1,10 +1,10 @@
 //! File handles: what name_to_handle_at(2) gives out and open_by_handle_at(2) takes.
 //!
-//! A handle is a name for an object of one superblock: its inode number, and a number made from the time of its creation, which
-//! tells apart objects that have had the same inode number. It holds nothing that statx(2) does not show. Whoever makes one up gets
-//! nowhere: a handle is looked up among those that the superblock gave out, so it leads to no object that nobody has found by its
-//! name. A superblock remembers the last [`MANY`] of them, and
-//! fewer where those of a kernel together have [`ALL`]. Neither the object nor its mount is kept alive by a handle.
+//! A handle is a name for an object of one superblock: its inode number, and a number made from the time of its
+//! creation, which tells apart objects that have had the same inode number. It holds nothing that statx(2) does not
+//! show. An invented handle leads nowhere. A handle is looked up among those that the superblock gave out, so it leads
+//! only to objects that were found by name before. A superblock remembers the last [`MANY`] of them, and fewer where
+//! those of a kernel together have [`ALL`]. Neither the object nor its mount is kept alive by a handle.
 //!
 //! Lock: that of the table is a leaf; dentries and inodes are let go outside it. A checkpoint keeps nothing: handles of before it
 //! are stale.

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 pub enum Opened {
     /// Operations for a new open file.
     Ops(Arc<dyn FileOps>),
-    /// A complete open file (/dev/ptmx, whose file knows its own place).
+    /// A complete open file (of /dev/ptmx, which knows its own place).
     File(Arc<OpenFile>),
 }
 
@@ -104,7 +104,7 @@ impl Devices {
         names(&self.block.read())
     }
 
-    /// Opens a character device; ENXIO when nobody drives it.
+    /// Opens a character device; ENXIO without a driver.
     pub fn open_char(
         &self,
         cx: &dyn Caller,
@@ -117,7 +117,7 @@ impl Devices {
         driver.opener.open(cx, path, inode, flags)
     }
 
-    /// Opens a block device; ENXIO when nobody drives it.
+    /// Opens a block device; ENXIO without a driver.
     pub fn open_block(
         &self,
         cx: &dyn Caller,

@@ -29,7 +29,7 @@ impl OpenFile {
         self.opener.serial != 0 && self.opener.serial == creds.serial
     }
 
-    /// True when the capability is effective in the user namespace of those who opened the file.
+    /// True when the capability is effective in the user namespace of the opener of the file.
     pub fn opener_capable(&self, creds: &Credentials, cap: Cap) -> bool {
         match &self.opener.user_ns {
             None => creds.capable(cap),

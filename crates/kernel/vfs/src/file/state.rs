@@ -21,8 +21,8 @@ pub struct PlaceState {
     pub unlinked: bool,
 }
 
-/// An open file as plain data. Its object (pipe, socket, inode) is kept by itself; `place`, `inode` and `link` say which
-/// one it is. Locks and leases are kept with the inode, and whoever restores calls `fasync` again for O_ASYNC.
+/// An open file as plain data. Its object (pipe, socket, inode) is kept by itself; `place`, `inode` and `link` say
+/// which one it is. Locks and leases are kept with the inode. The restoring code calls `fasync` again for O_ASYNC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFileState {
     /// Identity ([`OpenFile::id`]), by which tables, queues, locks and epolls refer to it. A restored file has another.

@@ -106,7 +106,7 @@ pub fn join(m: &Arc<Mount>, group: &Arc<PeerGroup>) {
     group.lists.lock().members.insert(m.unique_id(), Arc::downgrade(m));
 }
 
-/// Makes a mount get its events from `master`, or with `None` from nobody.
+/// Makes a mount get its events from `master`, or with `None` from no group.
 pub fn follow(m: &Arc<Mount>, master: Option<Arc<PeerGroup>>) {
     let old = m.change_share(|s| s.master.clone_from(&master));
     if let Some(old) = old.master {

@@ -79,9 +79,9 @@ impl Question {
 pub trait Group: Send + Sync {
     /// Something that the group's marks are about happened to what is at `path`.
     fn event(&self, path: &Path, mask: u32, by: &Actor);
-    /// Asks whether something may be done to what is at `path`; `None` when nobody is going to answer.
+    /// Asks for permission on the object at `path`; `None` when there will be no answer.
     fn ask(&self, path: &Path, mask: u32, by: &Actor) -> Option<Arc<Question>>;
-    /// Nobody waits for the answer any more.
+    /// The answer is not awaited any more.
     fn forget(&self, question: &Arc<Question>);
     /// Groups of a higher class are asked first.
     fn class(&self) -> u32;

@@ -349,7 +349,7 @@ impl Conn {
         });
     }
 
-    /// Takes a connection whose SYN brought a valid cookie: its data may be read before the handshake is complete.
+    /// Takes a connection with a valid cookie in its SYN: its data may be read before the handshake is complete.
     pub(crate) fn accept_fast(&mut self, cx: &mut Cx<'_>, syn: &Segment, iss: Seq, data: &[u8]) {
         self.accept(cx, syn, iss, false);
         self.fast_open.accepted = true;

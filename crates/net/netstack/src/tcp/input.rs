@@ -23,7 +23,7 @@ pub(crate) const TIME_WAIT: Duration = Duration::from_secs(60);
 pub(crate) enum Verdict {
     /// Nothing.
     Done,
-    /// Answer with a reset: nobody may get the data, or the acknowledgement is none of ours.
+    /// Answer with a reset: no program may get the data, or the acknowledgement is none of ours.
     Reset,
     /// A SYN opens the connection anew; the listener gets it.
     Reopen,
@@ -360,7 +360,7 @@ impl Conn {
         let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         let end = seg.seq + data.len() as u32;
         if receiving && !data.is_empty() && self.orphan && end.after(cx.rx.nxt) {
-            // Nobody can read it (RFC 2525 section 2.17).
+            // No program can read it (RFC 2525 section 2.17).
             cx.counters.abort_on_data.bump();
             self.finish(cx, Some(Errno::ECONNRESET));
             return Verdict::Reset;

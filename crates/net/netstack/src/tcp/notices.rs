@@ -240,7 +240,7 @@ mod tests {
             notices.add_mark(Seq(10 * n), Seq(10 * n + 10), flags);
             notices.sent(Seq(10 * n + 10), [&[1; 4000], b""], Instant::ZERO);
         };
-        // Marks whose data does not fit have none.
+        // Marks without room for their data have none.
         (0..200).for_each(|n| send(&mut notices, n, stamps::TX_ACK));
         assert_eq!(memory.used(), 50_000 / stamps::SHOWN * stamps::SHOWN);
         notices.acknowledged(Seq(2000), Instant::ZERO);

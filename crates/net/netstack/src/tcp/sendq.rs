@@ -20,7 +20,7 @@ const PACING_BURST: Duration = Duration::from_millis(1);
 const DEFER: Duration = Duration::from_millis(1);
 /// Bytes that the device takes at once, before headers.
 const LARGEST: u64 = 65_536;
-/// The part of a second whose worth of the pacing rate makes one large segment, as a shift.
+/// The part of a second in which the pacing rate gives one large segment, as a shift.
 const RATE_SHIFT: u32 = 10;
 /// Short paths get larger segments: one half for each doubling of this many microseconds, as a shift.
 const RTT_SHIFT: u32 = 9;

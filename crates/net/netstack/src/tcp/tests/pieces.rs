@@ -14,7 +14,7 @@ use std::time::Duration;
 const START: Instant = Instant::from_millis(10_000_000);
 const MSS: usize = 1000;
 
-/// A sender whose device cuts segments, with full segments of 1000 bytes and a peer's window of `window` bytes.
+/// A sender with a device that cuts segments, with full segments of 1000 bytes and a peer's window of `window` bytes.
 fn sender(window: u32, rtt: u64, change: impl Fn(&Sysctls)) -> (Side, Instant) {
     let settings = || {
         let sysctls = Sysctls::default();

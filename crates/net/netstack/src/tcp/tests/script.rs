@@ -56,7 +56,7 @@ fn next_sent(side: &mut Side) -> (Instant, Vec<Out>) {
     }
 }
 
-/// A pair whose sender's window is open: `n` segments were acknowledged.
+/// A pair with an open window of the sender: `n` segments were acknowledged.
 fn warm(n: usize) -> (Side, Side, Instant) {
     let (mut a, mut b, mut now) = plain();
     let mut left = n * MSS;
