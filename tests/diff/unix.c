@@ -431,6 +431,26 @@ TEST(socket_options) {
     CHECK_ERR(getsockopt(s[0], SOL_SOCKET, SO_TYPE, BAD_PTR, &n), EFAULT);
     CHECK_ERR(getsockopt(t_file("f", ""), SOL_SOCKET, SO_TYPE, &v, &n), ENOTSOCK);
 }
+static void on_alarm(int sig) { (void)sig; }
+TEST(a_signal_ends_a_wait_with_a_timeout) {
+    int s[2];
+    SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    SYS(sigaction(SIGALRM, &act, NULL));
+    struct timeval tv = {20, 0};
+    OK(setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv));
+    struct itimerval soon = {{0, 0}, {0, 50000}};
+    char c;
+    // Such a wait cannot be started over, whatever SA_RESTART says: it would be longer than the time-out.
+    SYS(setitimer(ITIMER_REAL, &soon, NULL));
+    CHECK_ERR(recv(s[0], &c, 1, 0), EINTR);
+    SYS(setitimer(ITIMER_REAL, &soon, NULL));
+    CHECK_ERR(read(s[0], &c, 1), EINTR);
+    int p[2];
+    SYS(pipe(p));
+    SYS(setitimer(ITIMER_REAL, &soon, NULL));
+    CHECK_ERR(splice(s[0], NULL, p[1], NULL, 1, 0), EINTR);
+}
 TEST(stream_blocks_when_full) {
     int s[2];
     SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, s));

@@ -325,18 +325,7 @@ fn fill(
         }
         off.hold(c, from, |at| io::read_at(c, from, buf, at))
     };
-    let deadline = from.ops.patience(false).and_then(|time| Instant::now().checked_add(time));
-    let n =
-        match waits {
-            true => retry(c, from, Events::READABLE | Events::PRI, deadline, pass).map_err(|failure| {
-                match failure {
-                    Failure::TimedOut => Failure::Errno(Errno::EAGAIN),
-                    Failure::Interrupted if deadline.is_some() => Failure::Errno(Errno::EINTR),
-                    failure => failure,
-                }
-            })?,
-            false => pass()?,
-        };
+    let n = if waits { retry(c, from, Events::READABLE | Events::PRI, pass)? } else { pass()? };
     // Another thread may have taken the room: the bytes that were read must not be lost.
     let (m, r) = transfer::send_all(c, to, &buf[..n], false);
     off.at += m as u64;
