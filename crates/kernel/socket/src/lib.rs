@@ -16,7 +16,6 @@ pub mod io;
 mod names;
 pub mod net_ns;
 pub mod netlink;
-mod nets;
 mod ops;
 pub mod options;
 mod shown;
@@ -26,8 +25,7 @@ pub mod unix;
 pub use family::Families;
 pub use file::{MAX_RECORD, SocketFile};
 pub use names::Naming;
-pub use net_ns::NetNamespace;
-pub use nets::{FindNet, Nets};
+pub use net_ns::{FindNet, NetNamespace, Nets};
 pub use ops::{
     Ancillary, Connect, Control, Names, PeerCred, Received, SendRequest, SocketInfo, SocketOps,
     SocketOptions, Transfer, Ucred,

@@ -12,7 +12,6 @@
 //! Lock rank: leaves, but for the stack's timer (`TIMER`). A checkpoint keeps the interfaces and the stack's plain data.
 
 use crate::netlink::sockets::{NetlinkRow, Ports, Rtnl, Sockets};
-use crate::nets::Nets;
 use crate::shown;
 use crate::unix::UnixList;
 use caller::timer::{TimerHandle, TimerService};
@@ -27,6 +26,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use user_ns::{Counted, UserNamespace};
 use xtables::Tables;
+
+mod nets;
+
+pub use nets::{FindNet, Nets};
 
 /// A network namespace.
 pub struct NetNamespace {

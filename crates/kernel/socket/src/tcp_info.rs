@@ -1,12 +1,12 @@
 //! TCP_INFO of a connection, for getsockopt(2) and sock_diag(7).
 
-use crate::net_ns::now;
 use netstack::tcp::TcpSocket;
+use netstack::time::Instant;
 
-/// `struct tcp_info`, as long as the host's.
-pub fn bytes(socket: &TcpSocket) -> Vec<u8> {
-    let i = socket.info(now());
-    let pacing = socket.configure(now(), |o| o.max_pacing_rate);
+/// `struct tcp_info`, as long as the host's, at `now`.
+pub fn bytes(socket: &TcpSocket, now: Instant) -> Vec<u8> {
+    let i = socket.info(now);
+    let pacing = socket.configure(now, |o| o.max_pacing_rate);
     let mut out = Vec::with_capacity(280);
     let scales = i.snd_wscale & 0xf | (i.rcv_wscale & 0xf) << 4;
     let limited = i.delivery_rate_app_limited as u8;

@@ -64,7 +64,7 @@ fn secs(d: Duration) -> i32 {
 /// getsockopt(2).
 pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<u8>> {
     match name {
-        libc::TCP_INFO => return Ok(socket::tcp_info::bytes(socket)),
+        libc::TCP_INFO => return Ok(socket::tcp_info::bytes(socket, now())),
         libc::TCP_MAXSEG => return Ok(int(segment_size(socket))),
         libc::TCP_CONGESTION => {
             let algorithm = socket.configure(now(), |o| o.congestion);

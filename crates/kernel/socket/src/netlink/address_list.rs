@@ -1,8 +1,8 @@
 //! Addresses as RTM_NEWADDR describes them.
 
-use super::answer::{Asker, FILTERED};
-use super::notify::{bytes_of, family_of};
+use super::asker::{Asker, FILTERED};
 use super::wire::Message;
+use super::wire::{bytes_of, family_of};
 use crate::net_ns::now;
 use netstack::addr::{Prefix, Scope};
 use netstack::iface::Dad;

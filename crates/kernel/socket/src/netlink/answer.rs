@@ -1,104 +1,25 @@
 //! The answers of netlink(7), and those of rtnetlink(7).
 
+use super::asker::{Asker, MIN_TYPE, MULTI, Manner, NLMSG_DONE};
 use super::error::{Refusal, Result};
+use super::port;
 use super::sockets::Cause;
 use super::uevent::NETLINK_KOBJECT_UEVENT;
-use super::wire::{self, HEADER, Header, Message};
+use super::wire::{self, HEADER, Message};
 use super::{NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, routes, rules};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
-use rights::Cap;
 use vfs::Caller;
 
+/// RTM_NEWLINKPROP and RTM_DELLINKPROP, which libc lacks.
+const RTM_NEWLINKPROP: u16 = 108;
+const RTM_DELLINKPROP: u16 = 109;
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
-pub(super) const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
-pub(super) const MULTI: u16 = libc::NLM_F_MULTI as u16;
-/// NLM_F_DUMP_FILTERED: the dump shows what the request's filter lets through.
-pub(super) const FILTERED: u16 = 0x20;
 /// Flags of an acknowledgement: NLM_F_CAPPED (the request is not repeated), NLM_F_ACK_TLVS (attributes follow).
 const CAPPED: u16 = 0x100;
 const ACK_TLVS: u16 = 0x200;
 /// NLMSGERR_ATTR_MSG.
 const TEXT: u16 = 1;
-/// NLMSG_MIN_TYPE: smaller numbers are control messages.
-pub(super) const MIN_TYPE: u16 = 16;
-/// Answers of a dump are put together up to this size: what readers with a buffer of a page, as libc's if_nameindex(3), have room
-/// for (`NLMSG_GOODSIZE`).
-const DATAGRAM: usize = 3776;
-
-/// What a socket is set to.
-#[derive(Clone, Copy)]
-pub(super) struct Manner {
-    /// NETLINK_CAP_ACK: errors do not repeat the request.
-    pub(super) cap_ack: bool,
-    /// NETLINK_EXT_ACK: errors have a text.
-    pub(super) ext_ack: bool,
-    /// NETLINK_GET_STRICT_CHK: dumps are filtered.
-    pub(super) strict: bool,
-}
-
-/// One request, and its sender.
-pub(super) struct Asker<'a> {
-    pub(super) net: &'a NetNamespace,
-    pub(super) cx: &'a dyn Caller,
-    /// The socket's address.
-    pub(super) port: u32,
-    pub(super) strict: bool,
-    pub(super) header: Header,
-    /// The whole message.
-    pub(super) message: &'a [u8],
-}
-
-impl<'a> Asker<'a> {
-    /// All of a dump is asked for.
-    pub(super) fn dumps(&self) -> bool {
-        wire::dumps(&self.header)
-    }
-
-    /// The bytes after the header.
-    pub(super) fn body(&self) -> &'a [u8] {
-        self.message.get(HEADER..).unwrap_or_default()
-    }
-
-    /// A byte of the fixed part, 0 beyond its end.
-    pub(super) fn byte(&self, at: usize) -> u8 {
-        self.body().get(at).copied().unwrap_or(0)
-    }
-
-    /// A number of the fixed part.
-    pub(super) fn word(&self, at: usize) -> u32 {
-        let word = self.body().get(at..).and_then(<[u8]>::first_chunk);
-        word.copied().map_or(0, u32::from_ne_bytes)
-    }
-
-    /// AF_* in the first byte.
-    pub(super) fn family(&self) -> i32 {
-        self.byte(0).into()
-    }
-
-    /// An answer in the making.
-    pub(super) fn reply(&self, kind: u16, flags: u16) -> Message {
-        let multi = if self.dumps() { MULTI } else { 0 };
-        Message::new(kind, flags | multi, self.header.seq, self.port)
-    }
-
-    /// The caller may change the namespace.
-    pub(super) fn is_admin(&self) -> bool {
-        self.cx.creds().ns_capable(self.net.user_ns(), Cap::NET_ADMIN)
-    }
-
-    /// The datagrams of a dump.
-    pub(super) fn dump(&self, items: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        self.dump_ending(items, 0)
-    }
-
-    /// The same with what ends it: 0 or a negative error number.
-    pub(super) fn dump_ending(&self, items: Vec<Vec<u8>>, code: i32) -> Vec<Vec<u8>> {
-        let done = Message::new(NLMSG_DONE, MULTI, self.header.seq, self.port);
-        joined(items, done.fixed(&code.to_ne_bytes()).done())
-    }
-}
-
 /// The datagrams that answer one datagram of requests; no more than one request's beyond `room` bytes.
 pub(super) fn to(
     net: &NetNamespace,
@@ -181,7 +102,7 @@ fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
             let echo = i32::from(asker.header.flags) & libc::NLM_F_ECHO != 0;
             let seq = asker.header.seq;
             let _rtnl = asker.net.netlink.rtnl_for(Cause { kind, port: asker.port, seq, echo });
-            change::apply(asker)?;
+            apply(asker)?;
             return Ok(None);
         }
         _ => return Err(Errno::EOPNOTSUPP.into()),
@@ -189,15 +110,30 @@ fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
     Ok(Some(asker.dump(items)))
 }
 
-/// Puts messages together into datagrams; the last message stands alone.
-fn joined(items: Vec<Vec<u8>>, done: Vec<u8>) -> Vec<Vec<u8>> {
-    let mut out: Vec<Vec<u8>> = Vec::new();
-    for item in items {
-        match out.last_mut().filter(|last| last.len() + item.len() <= DATAGRAM) {
-            Some(last) => last.extend(item),
-            None => out.push(item),
-        }
+/// Makes the change that a request asks for.
+fn apply(asker: &Asker<'_>) -> Result<()> {
+    if asker.header.kind == nsid::RTM_NEWNSID {
+        return nsid::set(asker);
     }
-    out.push(done);
-    out
+    if !asker.net.shows_stack() {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    match asker.header.kind {
+        libc::RTM_NEWADDR => change::new_address(asker),
+        libc::RTM_DELADDR => change::delete_address(asker),
+        libc::RTM_NEWROUTE => super::routes::add(asker),
+        libc::RTM_DELROUTE => super::routes::delete(asker),
+        libc::RTM_NEWRULE => super::rules::add(asker),
+        libc::RTM_DELRULE => super::rules::delete(asker),
+        libc::RTM_NEWNEIGH => super::neigh::add(asker),
+        libc::RTM_DELNEIGH => super::neigh::delete(asker),
+        libc::RTM_NEWLINK => change::new_link(asker),
+        libc::RTM_SETLINK if asker.family() == port::AF_BRIDGE => port::set(asker),
+        libc::RTM_SETLINK => change::change_link(asker),
+        libc::RTM_DELLINK => change::delete_link(asker),
+        RTM_NEWLINKPROP | RTM_DELLINKPROP => change::change_names(asker),
+        libc::RTM_NEWQDISC => super::qdisc::set(asker),
+        libc::RTM_DELQDISC => super::qdisc::delete(asker),
+        _ => Err(Errno::EOPNOTSUPP.into()),
+    }
 }

@@ -2,8 +2,8 @@
 //! SIOCDEVPRIVATE. brctl tries the latter after the former and shows their errors. What it shows of bridges is in
 //! /sys/class/net.
 
-use super::change::free_name;
 use super::create::random_mac;
+use super::request::free_name;
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use caller::UserMemory;

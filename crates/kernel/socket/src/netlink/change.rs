@@ -2,28 +2,27 @@
 //! EOPNOTSUPP, so nothing is silently ignored. Interfaces that are only shown cannot be changed (EOPNOTSUPP).
 
 use super::address_list::IFA_F_NOPREFIXROUTE;
-use super::answer::Asker;
+use super::asker::Asker;
+use super::create::{check_mtu, set_flags};
 use super::error::{Refusal, Result};
-use super::link::{IFINFO, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_PROP_LIST};
-use super::link::{IFLA_INET6_ADDR_GEN_MODE, IFLA_INFO_SLAVE_DATA};
-use super::wire::{self, HEADER};
+use super::ifla::{IFINFO, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_PROP_LIST};
+use super::ifla::{IFLA_INET6_ADDR_GEN_MODE, IFLA_INFO_SLAVE_DATA};
+use super::request::{Request, free_name, link, text};
+use super::wire::{self};
 use super::{nsid, port};
 use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
+use netstack::LOOPBACK;
 use netstack::addr::{Prefix, Scope};
 use netstack::conf::{Which, Whose};
 use netstack::iface::Dad;
 use netstack::iface::{Address, Iface, Kind, Label};
 use netstack::wire::eth::Mac;
-use netstack::{LOOPBACK, Stack};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// RTM_NEWLINKPROP and RTM_DELLINKPROP, which libc lacks.
-const RTM_NEWLINKPROP: u16 = 108;
-const RTM_DELLINKPROP: u16 = 109;
 /// ALTIFNAMSIZ, the zero at the end included.
 const LONGEST_NAME: usize = 128;
 /// Length of `struct ifaddrmsg`.
@@ -32,94 +31,6 @@ const IFADDR: usize = 8;
 const IFA_FLAGS: u16 = 8;
 const IFA_RT_PRIORITY: u16 = 9;
 const IFA_PROTO: u16 = 11;
-
-/// A request with a fixed part and attributes.
-pub(super) struct Request<'a> {
-    bytes: &'a [u8],
-    fixed: usize,
-}
-
-impl<'a> Request<'a> {
-    /// With attributes of these kinds only.
-    pub(super) fn new(bytes: &'a [u8], fixed: usize, known: &[u16]) -> Result<Request<'a>> {
-        if bytes.len() < HEADER + fixed {
-            return Err(Errno::EINVAL.into());
-        }
-        match wire::attributes(bytes, fixed).all(|kind| known.contains(&kind)) {
-            true => Ok(Request { bytes, fixed }),
-            false => Err(Errno::EOPNOTSUPP.into()),
-        }
-    }
-
-    pub(super) fn byte(&self, at: usize) -> u8 {
-        self.bytes.get(HEADER + at).copied().unwrap_or(0)
-    }
-
-    pub(super) fn word(&self, at: usize) -> u32 {
-        let word = self.bytes.get(HEADER + at..).and_then(<[u8]>::first_chunk);
-        word.copied().map_or(0, u32::from_ne_bytes)
-    }
-
-    pub(super) fn attribute(&self, kind: u16) -> Option<&'a [u8]> {
-        wire::attribute(self.bytes, self.fixed, kind)
-    }
-
-    pub(super) fn number(&self, kind: u16) -> Result<Option<u32>> {
-        let value = self.attribute(kind);
-        let number = |v: &[u8]| v.first_chunk().copied().map(u32::from_ne_bytes).ok_or(Errno::ERANGE.into());
-        value.map(number).transpose()
-    }
-
-    /// An address of the family that the request names.
-    pub(super) fn address(&self, kind: u16) -> Result<Option<IpAddr>> {
-        self.attribute(kind).map(|value| self.parse(value)).transpose()
-    }
-
-    /// The bytes of an address of the family that the request names.
-    pub(super) fn parse(&self, value: &[u8]) -> Result<IpAddr> {
-        let address = match i32::from(self.byte(0)) {
-            libc::AF_INET6 => <[u8; 16]>::try_from(value).map(IpAddr::from),
-            libc::AF_INET | libc::AF_UNSPEC => <[u8; 4]>::try_from(value).map(IpAddr::from),
-            _ => return Err(Errno::EAFNOSUPPORT.into()),
-        };
-        address.map_err(|_| Errno::EINVAL.into())
-    }
-}
-
-/// Does what a request asks.
-pub(super) fn apply(asker: &Asker<'_>) -> Result<()> {
-    if asker.header.kind == nsid::RTM_NEWNSID {
-        return nsid::set(asker);
-    }
-    if !asker.net.shows_stack() {
-        return Err(Errno::EOPNOTSUPP.into());
-    }
-    match asker.header.kind {
-        libc::RTM_NEWADDR => new_address(asker),
-        libc::RTM_DELADDR => delete_address(asker),
-        libc::RTM_NEWROUTE => super::routes::add(asker),
-        libc::RTM_DELROUTE => super::routes::delete(asker),
-        libc::RTM_NEWRULE => super::rules::add(asker),
-        libc::RTM_DELRULE => super::rules::delete(asker),
-        libc::RTM_NEWNEIGH => super::neigh::add(asker),
-        libc::RTM_DELNEIGH => super::neigh::delete(asker),
-        libc::RTM_NEWLINK => new_link(asker),
-        libc::RTM_SETLINK if asker.family() == port::AF_BRIDGE => port::set(asker),
-        libc::RTM_SETLINK => change_link(asker),
-        libc::RTM_DELLINK => delete_link(asker),
-        RTM_NEWLINKPROP | RTM_DELLINKPROP => change_names(asker),
-        libc::RTM_NEWQDISC => super::qdisc::set(asker),
-        libc::RTM_DELQDISC => super::qdisc::delete(asker),
-        _ => Err(Errno::EOPNOTSUPP.into()),
-    }
-}
-
-/// An interface of the stack.
-pub(super) fn link(net: &NetNamespace, index: u32) -> Result<Arc<Iface>> {
-    let shown = || net.interfaces().links.iter().any(|link| link.index == index);
-    let missing = || if shown() { Errno::EOPNOTSUPP } else { Errno::ENODEV };
-    net.stack().link(index).ok_or_else(|| missing().into())
-}
 
 /// The interface that an `ifinfomsg` names, by index or name.
 fn named(net: &NetNamespace, request: &Request<'_>) -> Result<Arc<Iface>> {
@@ -131,36 +42,6 @@ fn named(net: &NetNamespace, request: &Request<'_>) -> Result<Arc<Iface>> {
         }
         index => link(net, index),
     }
-}
-
-pub(super) fn text(bytes: &[u8]) -> Result<&str> {
-    let name = bytes.split(|&b| b == 0).next().unwrap_or_default();
-    Ok(std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?)
-}
-
-/// The name that an interface may have.
-pub(super) fn valid_name(bytes: &[u8]) -> Result<&str> {
-    let name = text(bytes)?;
-    let valid =
-        !name.is_empty() && name.len() < 16 && !name.contains(['/', ':', ' ']) && !name.starts_with('.');
-    if valid { Ok(name) } else { Err(Errno::EINVAL.into()) }
-}
-
-/// The name that a request gives, with the first free number for `%d`.
-pub(super) fn free_name(stack: &Stack, bytes: &[u8]) -> Result<String> {
-    let name = valid_name(bytes)?;
-    match name.split_once('%').map(|(before, after)| (before, after.strip_prefix('d'))) {
-        None => Ok(name.to_owned()),
-        Some((before, Some(after))) if !after.contains('%') => numbered_name(stack, before, after),
-        Some(_) => Err(Errno::EINVAL.into()),
-    }
-}
-
-/// The first of `before0after`, `before1after` and so on that no interface has.
-pub(super) fn numbered_name(stack: &Stack, before: &str, after: &str) -> Result<String> {
-    let mut names = (0..u16::MAX).map(|n| format!("{before}{n}{after}"));
-    let free = names.find(|name| stack.link_by_name(name).is_none());
-    Ok(free.filter(|name| name.len() < 16).ok_or(Errno::ENFILE)?)
 }
 
 /// Moves an interface to another namespace, under its own name if that is free there, or else under `name`.
@@ -211,7 +92,7 @@ const KNOWN_FLAGS: u32 = libc::IFA_F_PERMANENT
     | libc::IFA_F_OPTIMISTIC
     | IFA_F_NOPREFIXROUTE;
 
-fn new_address(asker: &Asker<'_>) -> Result<()> {
+pub(super) fn new_address(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, IFADDR, &OF_ADDRESS)?;
     let (prefix, peer) = addresses(&request)?;
     let flags = request.number(IFA_FLAGS)?.unwrap_or(request.byte(2).into());
@@ -288,7 +169,7 @@ fn new_address(asker: &Asker<'_>) -> Result<()> {
     })
 }
 
-fn delete_address(asker: &Asker<'_>) -> Result<()> {
+pub(super) fn delete_address(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, IFADDR, &OF_ADDRESS)?;
     let (prefix, _) = addresses(&request)?;
     let v4 = prefix.addr.is_ipv4();
@@ -325,7 +206,7 @@ fn exists(net: &NetNamespace, request: &Request<'_>) -> Result<bool> {
 }
 
 /// Changes an interface that exists, makes one that does not.
-fn new_link(asker: &Asker<'_>) -> Result<()> {
+pub(super) fn new_link(asker: &Asker<'_>) -> Result<()> {
     let any: Vec<u16> = wire::attributes(asker.message, IFINFO).collect();
     let request = Request::new(asker.message, IFINFO, &any)?;
     let flags = i32::from(asker.header.flags);
@@ -349,7 +230,7 @@ fn new_link(asker: &Asker<'_>) -> Result<()> {
 }
 
 /// Gives an interface further names or takes them away: each IFLA_ALT_IFNAME of IFLA_PROP_LIST.
-fn change_names(asker: &Asker<'_>) -> Result<()> {
+pub(super) fn change_names(asker: &Asker<'_>) -> Result<()> {
     let known = [libc::IFLA_IFNAME, IFLA_ALT_IFNAME, IFLA_PROP_LIST, IFLA_EXT_MASK];
     let request = Request::new(asker.message, IFINFO, &known)?;
     let stack = asker.net.stack();
@@ -376,7 +257,7 @@ fn change_names(asker: &Asker<'_>) -> Result<()> {
     Ok(changed?)
 }
 
-fn delete_link(asker: &Asker<'_>) -> Result<()> {
+pub(super) fn delete_link(asker: &Asker<'_>) -> Result<()> {
     let known =
         [libc::IFLA_IFNAME, IFLA_ALT_IFNAME, IFLA_EXT_MASK, libc::IFLA_LINKINFO, nsid::IFLA_TARGET_NETNSID];
     let request = Request::new(asker.message, IFINFO, &known)?;
@@ -401,17 +282,7 @@ const OF_LINK: [u16; 13] = [
     libc::IFLA_AF_SPEC,
     IFLA_EXT_MASK,
 ];
-/// Flags that programs set, and lists show, beside IFF_UP.
-const FLAGS: u32 = (libc::IFF_PROMISC
-    | libc::IFF_ALLMULTI
-    | libc::IFF_NOARP
-    | libc::IFF_MULTICAST
-    | libc::IFF_DYNAMIC
-    | libc::IFF_DEBUG
-    | libc::IFF_NOTRAILERS) as u32;
-const UP: u32 = libc::IFF_UP as u32;
-
-fn change_link(asker: &Asker<'_>) -> Result<()> {
+pub(super) fn change_link(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, IFINFO, &OF_LINK)?;
     let mode = generation_mode(&request)?;
     let (mut net, index) = (asker.net, request.word(4));
@@ -488,41 +359,12 @@ fn generation_mode(request: &Request<'_>) -> Result<Option<u8>> {
     Ok(mode)
 }
 
-/// Changes flags: those in `change`, or all when that is 0 and flags are given.
-pub(super) fn set_flags(net: &NetNamespace, link: &Iface, flags: u32, change: u32) -> Result<()> {
-    if flags == 0 && change == 0 {
-        return Ok(());
-    }
-    let change = if change == 0 { UP | FLAGS } else { change };
-    let stack = net.stack();
-    let old = link.shown.flags.load(Ordering::Relaxed);
-    // IFF_MULTICAST and IFF_NOARP follow from the kind of an interface unless they are set.
-    let settable = FLAGS & !(libc::IFF_MULTICAST as u32);
-    let fresh = old & !(change & settable) | flags & change & settable;
-    if fresh != old {
-        stack.configure_link(link.index, |link| link.shown.flags.store(fresh, Ordering::Relaxed))?;
-    }
-    if change & UP != 0 {
-        stack.set_up(link.index, flags & UP != 0)?;
-    }
-    Ok(())
-}
-
 /// Changes the MTU within the bounds of the interface's kind.
 pub(super) fn set_mtu(net: &NetNamespace, link: &Iface, mtu: u32) -> Result<()> {
     if link.index != LOOPBACK {
         check_mtu(mtu)?;
     }
     Ok(net.stack().set_mtu(link.index, mtu)?)
-}
-
-/// Whether Ethernet interfaces can have an MTU.
-pub(super) fn check_mtu(mtu: u32) -> Result<()> {
-    match mtu {
-        ..68 => Err(Refusal::with(Errno::EINVAL, "mtu less than device minimum")),
-        68..=65_535 => Ok(()),
-        _ => Err(Refusal::with(Errno::EINVAL, "mtu greater than device maximum")),
-    }
 }
 
 /// Changes the hardware address of an interface that is all the stack's own.

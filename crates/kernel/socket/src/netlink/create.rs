@@ -1,10 +1,10 @@
 //! RTM_NEWLINK that makes interfaces: veth pairs, bridges, VLANs and dummies of the namespace's stack, and ports of bridges.
 
-use super::answer::Asker;
-use super::change::{Request, check_mtu, free_name, numbered_name, set_flags};
+use super::asker::Asker;
 use super::error::{Refusal, Result};
-use super::link::{IFINFO, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL};
+use super::ifla::{IFINFO, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL};
 use super::nsid;
+use super::request::{Request, free_name, numbered_name};
 use super::wire;
 use crate::net_ns::NetNamespace;
 use abi::Errno;
@@ -13,6 +13,16 @@ use netstack::iface::{Config, Iface, Kind};
 use netstack::wire::eth::Mac;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Flags that programs set, and lists show, beside IFF_UP.
+const FLAGS: u32 = (libc::IFF_PROMISC
+    | libc::IFF_ALLMULTI
+    | libc::IFF_NOARP
+    | libc::IFF_MULTICAST
+    | libc::IFF_DYNAMIC
+    | libc::IFF_DEBUG
+    | libc::IFF_NOTRAILERS) as u32;
+const UP: u32 = libc::IFF_UP as u32;
 
 /// VETH_INFO_PEER.
 const VETH_INFO_PEER: u16 = 1;
@@ -211,4 +221,33 @@ pub(super) fn set_master(stack: &Stack, port: u32, master: u32) -> Result<()> {
         (true, true) => Err(Refusal::with(Errno::ELOOP, "Can not enslave a bridge to a bridge")),
         (true, false) => Ok(stack.set_master(port, Some(master))?),
     }
+}
+
+/// Whether Ethernet interfaces can have an MTU.
+pub(super) fn check_mtu(mtu: u32) -> Result<()> {
+    match mtu {
+        ..68 => Err(Refusal::with(Errno::EINVAL, "mtu less than device minimum")),
+        68..=65_535 => Ok(()),
+        _ => Err(Refusal::with(Errno::EINVAL, "mtu greater than device maximum")),
+    }
+}
+
+/// Changes flags: those in `change`, or all when that is 0 and flags are given.
+pub(super) fn set_flags(net: &NetNamespace, link: &Iface, flags: u32, change: u32) -> Result<()> {
+    if flags == 0 && change == 0 {
+        return Ok(());
+    }
+    let change = if change == 0 { UP | FLAGS } else { change };
+    let stack = net.stack();
+    let old = link.shown.flags.load(Ordering::Relaxed);
+    // IFF_MULTICAST and IFF_NOARP follow from the kind of an interface unless they are set.
+    let settable = FLAGS & !(libc::IFF_MULTICAST as u32);
+    let fresh = old & !(change & settable) | flags & change & settable;
+    if fresh != old {
+        stack.configure_link(link.index, |link| link.shown.flags.store(fresh, Ordering::Relaxed))?;
+    }
+    if change & UP != 0 {
+        stack.set_up(link.index, flags & UP != 0)?;
+    }
+    Ok(())
 }

@@ -2,8 +2,10 @@
 
 use super::address::{self, SIOCSIFADDR, SIOCSIFNETMASK};
 use super::brctl;
-use super::change::{set_address, set_flags, set_mtu, valid_name};
+use super::change::{set_address, set_mtu};
+use super::create::set_flags;
 use super::error::Refusal;
+use super::request::valid_name;
 use super::{old, old6};
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};

@@ -3,7 +3,7 @@
 //!
 //! Sockets have no cookies. Other families are ENOENT, as on a kernel without their modules.
 
-use super::answer::{Asker, MULTI};
+use super::asker::{Asker, MULTI};
 use super::diag_filter::{Filter, Subject};
 use super::error::Result;
 use super::wire::{self, Message};
@@ -207,7 +207,7 @@ fn tcp(new: impl Fn() -> Message, wanted: &Wanted, socket: &TcpSocket, row: &Row
     }
     let mut message = shared(message, wanted, row, &ip).attribute(SHUTDOWN, &[shutdown(socket, row.state)]);
     if wanted.asks(INFO) {
-        message = message.attribute(INFO, &tcp_info::bytes(socket));
+        message = message.attribute(INFO, &tcp_info::bytes(socket, now()));
     }
     if wanted.asks(CONG) {
         message = message.text(CONG, congestion.name());

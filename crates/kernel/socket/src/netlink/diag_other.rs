@@ -1,6 +1,6 @@
 //! sock_diag(7) for Unix, netlink and packet sockets of the namespace.
 
-use super::answer::Asker;
+use super::asker::Asker;
 use super::error::Result;
 use super::sockets::NetlinkRow;
 use crate::unix::UnixRow;

@@ -1,7 +1,7 @@
 //! Generic netlink: the controller, which knows families by name. See CTRL_CMD_GETFAMILY in linux/genetlink.h. It is the only
 //! family.
 
-use super::answer::Asker;
+use super::asker::Asker;
 use super::error::{Refusal, Result};
 use super::wire::{self, Message};
 use abi::Errno;

@@ -9,6 +9,7 @@
 mod address;
 mod address_list;
 mod answer;
+mod asker;
 mod brctl;
 mod bridge;
 mod change;
@@ -19,9 +20,11 @@ mod diag_filter;
 mod diag_other;
 mod error;
 mod ethtool;
+mod facts;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod generic;
+mod ifla;
 mod link;
 mod neigh;
 mod netfilter;
@@ -31,6 +34,7 @@ mod old;
 mod old6;
 mod port;
 mod qdisc;
+mod request;
 mod routes;
 mod rules;
 pub(crate) mod sockets;
@@ -192,7 +196,7 @@ impl Netlink {
     /// What a datagram of requests comes to. No lock of the socket is held: a change tells the members of groups.
     fn answers(&self, cx: &dyn Caller, request: &[u8]) -> netfilter::Served {
         let s = self.shared.state.lock();
-        let manner = answer::Manner {
+        let manner = asker::Manner {
             cap_ack: s.has(NETLINK_CAP_ACK),
             ext_ack: s.has(NETLINK_EXT_ACK),
             strict: s.has(NETLINK_GET_STRICT_CHK),

@@ -1,10 +1,10 @@
 //! Neighbours: RTM_GETNEIGH, RTM_NEWNEIGH and RTM_DELNEIGH. See ip-neighbour(8).
 
-use super::answer::{Asker, FILTERED};
-use super::change::Request;
+use super::asker::{Asker, FILTERED};
 use super::error::{Refusal, Result};
-use super::notify::{bytes_of, family_of};
+use super::request::Request;
 use super::wire::{self, Message};
+use super::wire::{bytes_of, family_of};
 use crate::net_ns::now;
 use abi::Errno;
 use netstack::iface::{Iface, Kind};
@@ -106,7 +106,7 @@ fn named(asker: &Asker<'_>, request: &Request<'_>) -> Result<Named> {
     let index = request.word(4);
     let iface = match index {
         0 => None,
-        index => Some(super::change::link(asker.net, index)?),
+        index => Some(super::request::link(asker.net, index)?),
     };
     let needed = match asker.family() {
         libc::AF_INET => 4,

@@ -3,7 +3,7 @@
 //! sockets that listen to changes (`nft monitor`).
 
 use super::Netlink;
-use super::answer::{MIN_TYPE, Manner};
+use super::asker::{MIN_TYPE, Manner};
 use crate::net_ns::{self, NetNamespace};
 use abi::Errno;
 use nftables::{AckOptions, Asker, Event, Request, acknowledge};

@@ -1,11 +1,11 @@
 //! Messages to the groups of rtnetlink: changes of links, addresses, routes, rules and neighbours.
 
+use super::facts;
 use super::sockets::Sockets;
 use super::wire::Message;
 use super::{address_list, link, neigh, routes, rules};
 use netstack::iface::Iface;
 use netstack::monitor::{Change, How, Monitor, What};
-use std::net::IpAddr;
 
 /// RTNLGRP_*.
 const LINK: u32 = 1;
@@ -49,7 +49,7 @@ impl Monitor for Sockets {
         let message = |seq| Message::new(kind, replaced, seq, port);
         let bytes = match &change.what {
             What::Link(iface) => {
-                let mut facts = link::Facts::of(iface, self.own, self);
+                let mut facts = facts::Facts::of(iface, self.own, self);
                 if let How::Moved { stack, .. } = change.how {
                     facts.new_net = Some(self.nsid_or_new(stack));
                 }
@@ -81,17 +81,4 @@ impl Sockets {
             self.nsid_or_new(other);
         }
     }
-}
-
-/// The bytes of an address.
-pub(super) fn bytes_of(ip: &IpAddr) -> Vec<u8> {
-    match ip {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    }
-}
-
-/// AF_INET or AF_INET6.
-pub(super) fn family_of(ip: &IpAddr) -> i32 {
-    if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }

@@ -4,10 +4,10 @@
 //! A number is given on request, or when an interface is described that leads to another namespace. It ends with its
 //! namespace, and does not keep it alive.
 
-use super::answer::Asker;
-use super::change::Request;
+use super::asker::Asker;
 use super::error::{Refusal, Result};
-use super::link::IFINFO;
+use super::ifla::IFINFO;
+use super::request::Request;
 use super::sockets::Sockets;
 use super::wire::Message;
 use crate::net_ns::NetNamespace;

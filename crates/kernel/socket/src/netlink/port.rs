@@ -2,10 +2,11 @@
 //! with IFLA_PROTINFO, and IFLA_INFO_SLAVE_DATA of others. There is no spanning tree, no snooping of multicast and no
 //! filtering of VLANs. Their settings show Linux's initial values and cannot be changed.
 
-use super::answer::Asker;
-use super::change::Request;
+use super::asker::Asker;
 use super::error::Result;
-use super::link::{Facts, IFINFO, IFLA_EXT_MASK};
+use super::facts::Facts;
+use super::ifla::{IFINFO, IFLA_EXT_MASK};
+use super::request::Request;
 use super::wire::{self, Message};
 use abi::Errno;
 use netstack::Stack;

@@ -3,9 +3,9 @@
 //! Devices of the stack take every packet at once, so a queue is always empty. Its limit matters only if it is 0: then
 //! every packet is dropped.
 
-use super::answer::Asker;
-use super::change::{self, Request};
+use super::asker::Asker;
 use super::error::Result;
+use super::request::{self, Request};
 use abi::Errno;
 use netstack::iface::Fifo;
 
@@ -26,7 +26,7 @@ const LENGTH: u32 = 1000;
 /// Makes, replaces or changes the root discipline of an interface.
 pub(super) fn set(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, TCMSG, &[TCA_KIND, TCA_OPTIONS])?;
-    let link = change::link(asker.net, request.word(INDEX))?;
+    let link = request::link(asker.net, request.word(INDEX))?;
     let kind = request.attribute(TCA_KIND).ok_or(Errno::EINVAL)?;
     if request.word(PARENT) != ROOT {
         return Err(Errno::EOPNOTSUPP.into());
@@ -53,7 +53,7 @@ pub(super) fn set(asker: &Asker<'_>) -> Result<()> {
 /// Removes the root discipline; `ENOENT` when there is none but the one that every interface has.
 pub(super) fn delete(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, TCMSG, &[TCA_KIND, TCA_OPTIONS])?;
-    let link = change::link(asker.net, request.word(INDEX))?;
+    let link = request::link(asker.net, request.word(INDEX))?;
     let known = link.fifo().ok_or(Errno::ENOENT)?;
     let (handle, parent) = (request.word(HANDLE), request.word(PARENT));
     if parent != ROOT && parent != 0 || handle != 0 && handle != known.handle {

@@ -1,11 +1,11 @@
 //! Routes: RTM_GETROUTE, RTM_NEWROUTE and RTM_DELROUTE. See ip-route(8).
 
 use super::address_list::scope_byte;
-use super::answer::{Asker, FILTERED};
-use super::change::{self, Request};
+use super::asker::{Asker, FILTERED};
 use super::error::{Refusal, Result};
-use super::notify::{bytes_of, family_of};
+use super::request::{self, Request};
 use super::wire::{self, Message};
+use super::wire::{bytes_of, family_of};
 use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
 use netstack::Stack;
@@ -474,7 +474,7 @@ fn check_hop(net: &NetNamespace, mut iface: u32, gateway: Option<IpAddr>, onlink
         };
         iface = towards(stack, gateway)?;
     }
-    if !change::link(net, iface)?.is_up() {
+    if !request::link(net, iface)?.is_up() {
         let text =
             if gateway.is_some() { "Nexthop device is not up" } else { "Device for nexthop is not up" };
         return Err(Refusal::with(Errno::ENETDOWN, text));

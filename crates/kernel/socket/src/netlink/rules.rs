@@ -1,10 +1,10 @@
 //! Rules: RTM_GETRULE, RTM_NEWRULE and RTM_DELRULE. See ip-rule(8).
 
-use super::answer::Asker;
-use super::change::{Request, text};
+use super::asker::Asker;
 use super::error::{Refusal, Result};
-use super::notify::bytes_of;
+use super::request::{Request, text};
 use super::wire::Message;
+use super::wire::bytes_of;
 use abi::Errno;
 use netstack::addr::Prefix;
 use netstack::route::{Action, RouteKind, Rule, TABLE_MAIN};

@@ -3,7 +3,7 @@
 //! Lock ranks: `RTNL`, `NETLINK_SOCKET`; the others are leaves. The stack reports changes with its locks held. So
 //! nothing here calls into the stack, and no lock of this module is held while a request is carried out.
 
-use crate::nets::Nets;
+use crate::net_ns::Nets;
 use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;

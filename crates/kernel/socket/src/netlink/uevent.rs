@@ -4,7 +4,7 @@
 //! The kernel reports interfaces to group 1. A process that may administer the namespace sends to groups and sockets
 //! (udevd reports devices to programs in group 2). By a request it can have the kernel report an event to group 1.
 
-use super::answer::Asker;
+use super::asker::Asker;
 use super::error::Result;
 use super::sockets::{Origin, Sockets};
 use crate::ops::PeerCred;

@@ -1,5 +1,7 @@
 //! Netlink messages as bytes: a header, a fixed part, and attributes, all aligned to four bytes.
 
+use std::net::IpAddr;
+
 /// Length of `struct nlmsghdr`.
 pub(super) const HEADER: usize = 16;
 
@@ -143,4 +145,17 @@ impl Message {
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
         self.0
     }
+}
+
+/// The bytes of an address.
+pub(super) fn bytes_of(ip: &IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+/// AF_INET or AF_INET6.
+pub(super) fn family_of(ip: &IpAddr) -> i32 {
+    if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }

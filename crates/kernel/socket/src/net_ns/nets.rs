@@ -3,7 +3,7 @@
 //! Lock rank: `RTNL` (Linux's `rtnl_lock`, one for all, as an interface may lead from one namespace to another); the list is a leaf.
 //! A checkpoint keeps nothing of it: each namespace enters itself again.
 
-use crate::net_ns::NetNamespace;
+use super::NetNamespace;
 use abi::Result;
 use account::Account;
 use ranked::{Mutex, MutexGuard, rank};
