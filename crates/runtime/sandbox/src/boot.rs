@@ -6,6 +6,7 @@
 //! platform, which forks its zygote while there is one thread; drop capabilities;
 //! go under the seccomp filter; start the platform's threads; run.
 
+use crate::control::OpenRequests;
 use crate::messages::{Event, exit_code};
 use crate::oom::OomScore;
 use crate::received::{ContainerFiles, MAX_SPEC, parse, receive};
@@ -87,6 +88,8 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     let weigh = |total| score.and_then(|score| score.follow(weighed, total));
     let channel = Arc::new(channel);
     let first = channel.clone();
+    let open_requests = Arc::new(OpenRequests::default());
+    let requests = open_requests.clone();
     let on_ready = Box::new(move |kernel: Arc<dyn Running>| {
         if let Some(mappings) = mappings {
             kernel.bound_tasks(mappings);
@@ -97,9 +100,11 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
             log::warn!("files in memory do not count for the host's out-of-memory killer: {error}");
         }
         let window = window.map_or(Ok(()), |window| window.watch(kernel.clone()));
-        let listening = listener.map_or(Ok(()), |listener| control::listen(listener, kernel.clone()));
+        let listening =
+            listener.map_or(Ok(()), |listener| control::listen(listener, kernel.clone(), requests.clone()));
         let heap = keep_heap_small(kernel.clone());
-        if let Err(error) = window.and(listening).and(heap).and_then(|()| control::serve_first(first, kernel))
+        if let Err(error) =
+            window.and(listening).and(heap).and_then(|()| control::serve_first(first, kernel, requests))
         {
             log::error!("control threads: {error}");
             std::process::abort();
@@ -107,7 +112,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     });
     match sentry::run(spec, fds, platform, memory, network, watcher, on_ready) {
         Ok(status) => {
-            control::settle();
+            open_requests.settle();
             // A container in the background has no command line.
             let _ = channel.send(&Event::Exited { status }, &[]);
             Ok(exit_code(status).into())

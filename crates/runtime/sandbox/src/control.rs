@@ -25,22 +25,35 @@ const MAX_NETWORK: u64 = 8 << 20;
 const PROCESSES_AT_ONCE: usize = 32;
 
 /// Serves the connection that the sandbox was started over, until it is closed.
-pub(crate) fn serve_first(channel: Arc<Channel>, kernel: Arc<dyn Running>) -> io::Result<()> {
-    thread("control", move || serve(&channel, &*kernel))
+pub(crate) fn serve_first(
+    channel: Arc<Channel>,
+    kernel: Arc<dyn Running>,
+    requests: Arc<OpenRequests>,
+) -> io::Result<()> {
+    thread("control", move || serve(&channel, &*kernel, &requests))
 }
 
 /// Accepts connections for as long as the sandbox lives.
-pub(crate) fn listen(listener: OwnedFd, kernel: Arc<dyn Running>) -> io::Result<()> {
+pub(crate) fn listen(
+    listener: OwnedFd,
+    kernel: Arc<dyn Running>,
+    requests: Arc<OpenRequests>,
+) -> io::Result<()> {
     let open = Arc::new(AtomicUsize::new(0));
     thread("control socket", move || {
         loop {
-            accept(&listener, &kernel, &open);
+            accept(&listener, &kernel, &open, &requests);
         }
     })
 }
 
 /// Takes one connection and serves it in a thread of its own.
-pub(crate) fn accept(listener: &OwnedFd, kernel: &Arc<dyn Running>, open: &Arc<AtomicUsize>) {
+pub(crate) fn accept(
+    listener: &OwnedFd,
+    kernel: &Arc<dyn Running>,
+    open: &Arc<AtomicUsize>,
+    requests: &Arc<OpenRequests>,
+) {
     let channel = match channel::accept(listener.as_fd()) {
         Ok(channel) => channel,
         Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
@@ -54,9 +67,9 @@ pub(crate) fn accept(listener: &OwnedFd, kernel: &Arc<dyn Running>, open: &Arc<A
         open.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let (kernel, count) = (kernel.clone(), open.clone());
+    let (kernel, count, requests) = (kernel.clone(), open.clone(), requests.clone());
     let served = thread("connection", move || {
-        serve(&channel, &*kernel);
+        serve(&channel, &*kernel, &requests);
         count.fetch_sub(1, Ordering::Relaxed);
     });
     if let Err(error) = served {
@@ -65,42 +78,46 @@ pub(crate) fn accept(listener: &OwnedFd, kernel: &Arc<dyn Running>, open: &Arc<A
     }
 }
 
-/// Requests that were received and not answered.
-static OPEN: Mutex<usize> = Mutex::new(0);
-/// There is none left.
-static ANSWERED: Condvar = Condvar::new();
 /// How long the end of the sandbox waits for answers.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// The number behind [`OPEN`]. A panic of another thread leaves it right.
-fn open_requests() -> MutexGuard<'static, usize> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Requests of all connections that were received and not answered.
+#[derive(Default)]
+pub(crate) struct OpenRequests {
+    count: Mutex<usize>,
+    answered: Condvar,
 }
 
-/// One of them.
-struct Open;
+impl OpenRequests {
+    /// A panic of another thread leaves the number right.
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-impl Open {
-    fn new() -> Open {
-        *open_requests() += 1;
-        Open
+    /// One more, until the guard is dropped.
+    fn enter(&self) -> OpenRequest<'_> {
+        *self.count() += 1;
+        OpenRequest(self)
+    }
+
+    /// Waits until every request received so far is answered. A program may end before the thread that let it run has
+    /// reported that. The client would then take the start for failed.
+    pub(crate) fn settle(&self) {
+        drop(self.answered.wait_timeout_while(self.count(), SETTLE, |open| *open > 0));
     }
 }
 
-impl Drop for Open {
+/// One open request.
+struct OpenRequest<'a>(&'a OpenRequests);
+
+impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
-        let mut open = open_requests();
+        let mut open = self.0.count();
         *open -= 1;
         if *open == 0 {
-            ANSWERED.notify_all();
+            self.0.answered.notify_all();
         }
     }
-}
-
-/// Waits until every request received so far is answered. A program may end before the thread that let it run has
-/// reported that. The client would then take the start for failed.
-pub(crate) fn settle() {
-    drop(ANSWERED.wait_timeout_while(open_requests(), SETTLE, |open| *open > 0));
 }
 
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -108,7 +125,7 @@ pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Res
 }
 
 /// Answers requests until the other end hangs up or talks nonsense.
-pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
+pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<OpenRequests>) {
     loop {
         let (request, fds) = match channel.recv() {
             Ok(Some(received)) => received,
@@ -118,7 +135,7 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 return;
             }
         };
-        let open = Open::new();
+        let open = requests.enter();
         let answer = match request {
             Request::Network => match show_network(kernel, fds) {
                 Ok(()) => Event::Done,
@@ -152,11 +169,11 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 }
                 Err(error) => Event::Failed(error),
             },
-            Request::Container => match crate::pod::add(channel, kernel, fds) {
+            Request::Container => match crate::pod::add(channel, kernel, fds, requests) {
                 // The conversation goes on about the new one.
                 Ok(container) => {
                     drop(open);
-                    return serve(channel, &*container);
+                    return serve(channel, &*container, requests);
                 }
                 Err(error) => Event::Failed(error),
             },

@@ -1,7 +1,7 @@
 //! Entrances for `fuzz/`: both ends of the control socket, each against an end that sends arbitrary messages.
 
 use crate::client::Client;
-use crate::control::serve;
+use crate::control::{OpenRequests, serve};
 use crate::messages::Event;
 use changes::Purpose;
 use channel::Channel;
@@ -27,7 +27,7 @@ pub type Message<'a> = (&'a [u8], Vec<&'a [u8]>);
 /// What the sentry answers to these messages: the kinds of the answers.
 pub fn requests(messages: &[Message<'_>]) -> Vec<String> {
     let Ok((client, sentry)) = conversation(messages) else { return Vec::new() };
-    serve(&sentry, &Nobody);
+    serve(&sentry, &Nobody, &Arc::new(OpenRequests::default()));
     drop(sentry);
     let mut kinds = Vec::new();
     while let Ok(Some((event, _))) = client.recv::<Event>() {

@@ -1,7 +1,7 @@
 //! The sentry's side of a further container. It arrives over the control socket. It has a control socket of its own,
 //! and a socket that ends the container when it is closed.
 
-use crate::control::{accept, thread};
+use crate::control::{OpenRequests, accept, thread};
 use crate::messages::{Event, Request};
 use crate::received::{ContainerFiles, MAX_SPEC, parse, receive};
 use channel::Channel;
@@ -22,6 +22,7 @@ pub(crate) fn add(
     channel: &Channel,
     kernel: &dyn Running,
     fds: Vec<OwnedFd>,
+    requests: &Arc<OpenRequests>,
 ) -> Result<Arc<dyn Running>, StartError> {
     let Ok([listener, watch]) = <[OwnedFd; 2]>::try_from(fds) else {
         return Err(other("wrong number of descriptors"));
@@ -36,7 +37,7 @@ pub(crate) fn add(
     }
     log::debug!("container {} joins with {} descriptors", spec.id, fds.len());
     let container = kernel.add(spec, fds)?;
-    match attend(channel, Channel::from_fd(watch), listener, &container) {
+    match attend(channel, Channel::from_fd(watch), listener, &container, requests) {
         Ok(()) => Ok(container),
         Err(error) => {
             container.end();
@@ -57,6 +58,7 @@ fn attend(
     watch: Channel,
     listener: OwnedFd,
     container: &Arc<dyn Running>,
+    requests: &Arc<OpenRequests>,
 ) -> io::Result<()> {
     let (maker, teller) = (channel.try_clone()?, watch.try_clone()?);
     // Before the threads, which could tell of the end.
@@ -68,7 +70,7 @@ fn attend(
         let _ = maker.send(&Event::Exited { status }, &[]);
         let _ = teller.send(&Event::Exited { status }, &[]);
     })?;
-    let kernel = container.clone();
+    let (kernel, requests) = (container.clone(), requests.clone());
     thread("container socket", move || {
         let open = Arc::new(AtomicUsize::new(0));
         loop {
@@ -86,7 +88,7 @@ fn attend(
                 }
             }
             if ready[1] {
-                accept(&listener, &kernel, &open);
+                accept(&listener, &kernel, &open, &requests);
             }
         }
         kernel.end();

@@ -2,6 +2,7 @@
 
 use super::asker::{Asker, MIN_TYPE, MULTI, Manner, NLMSG_DONE};
 use super::error::{Refusal, Result};
+use super::ifla::{RTM_DELLINKPROP, RTM_NEWLINKPROP};
 use super::port;
 use super::sockets::Cause;
 use super::uevent::NETLINK_KOBJECT_UEVENT;
@@ -11,9 +12,6 @@ use crate::net_ns::NetNamespace;
 use abi::Errno;
 use vfs::Caller;
 
-/// RTM_NEWLINKPROP and RTM_DELLINKPROP, which libc lacks.
-const RTM_NEWLINKPROP: u16 = 108;
-const RTM_DELLINKPROP: u16 = 109;
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
 /// Flags of an acknowledgement: NLM_F_CAPPED (the request is not repeated), NLM_F_ACK_TLVS (attributes follow).
 const CAPPED: u16 = 0x100;

@@ -5,7 +5,9 @@ use super::address_list::IFA_F_NOPREFIXROUTE;
 use super::asker::Asker;
 use super::create::{check_mtu, set_flags};
 use super::error::{Refusal, Result};
-use super::ifla::{IFINFO, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_PROP_LIST};
+use super::ifla::{
+    IFINFO, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_PROP_LIST, RTM_NEWLINKPROP,
+};
 use super::ifla::{IFLA_INET6_ADDR_GEN_MODE, IFLA_INFO_SLAVE_DATA};
 use super::request::{Request, free_name, link, text};
 use super::wire::{self};

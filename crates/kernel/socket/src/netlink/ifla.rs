@@ -11,3 +11,7 @@ pub(super) const IFLA_VLAN_PROTOCOL: u16 = 5;
 pub(super) const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 pub(super) const IFLA_ALT_IFNAME: u16 = 53;
 pub(super) const IFLA_PROP_LIST: u16 = 52;
+
+/// RTM_NEWLINKPROP and RTM_DELLINKPROP, which libc lacks.
+pub(super) const RTM_NEWLINKPROP: u16 = 108;
+pub(super) const RTM_DELLINKPROP: u16 = 109;
