@@ -32,20 +32,25 @@ use vfs::notify::{self, event};
 const O_LARGEFILE: i32 = 0o100000;
 const RESOLVE_KNOWN: u64 = 0x3f;
 
-/// `struct open_how`, and the arguments of open(2) in its form.
+/// `struct open_how`, and the arguments of open(2) in its form. Its fields fit together: what openat2(2) refuses is never
+/// made into one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenHow {
-    /// O_* flags.
-    pub flags: i32,
-    /// Mode of a created file.
-    pub mode: u32,
-    /// RESOLVE_* flags.
-    pub resolve: u64,
+    flags: i32,
+    mode: u32,
+    resolve: u64,
 }
 
 impl OpenHow {
-    /// The arguments of open(2) and openat(2), which ignore what they do not know.
-    pub fn legacy(flags: i32, mode: u32) -> OpenHow {
+    /// The arguments of openat2(2): O_* flags, the mode of a created file, RESOLVE_* flags. EINVAL for combinations that it
+    /// refuses.
+    pub fn new(flags: i32, mode: u32, resolve: u64) -> Result<OpenHow> {
+        let how = OpenHow { flags, mode, resolve };
+        how.validate().map(|()| how)
+    }
+
+    /// The arguments of open(2) and openat(2), which ignore unknown flags. EINVAL for combinations that they refuse.
+    pub fn legacy(flags: i32, mode: u32) -> Result<OpenHow> {
         let known = libc::O_ACCMODE
             | libc::O_CREAT
             | libc::O_EXCL
@@ -65,11 +70,20 @@ impl OpenHow {
         if f & libc::O_PATH != 0 {
             f &= libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         }
-        OpenHow { flags: f, mode: if creates(f) { mode & 0o7777 } else { 0 }, resolve: 0 }
+        OpenHow::new(f, if creates(f) { mode & 0o7777 } else { 0 }, 0)
     }
 
-    /// EINVAL for combinations that openat2(2) refuses.
-    pub fn validate(&self) -> Result<()> {
+    /// O_* flags.
+    pub fn flags(&self) -> i32 {
+        self.flags
+    }
+
+    /// RESOLVE_* flags.
+    pub fn resolve(&self) -> u64 {
+        self.resolve
+    }
+
+    fn validate(&self) -> Result<()> {
         let f = self.flags;
         if self.resolve & !RESOLVE_KNOWN != 0 || self.resolve & 0x18 == 0x18 {
             return Err(Errno::EINVAL);
@@ -129,7 +143,7 @@ fn access(flags: i32) -> u32 {
     if flags & libc::O_TRUNC != 0 { m | MAY_WRITE } else { m }
 }
 
-/// Opens `path`. `how` was made by [`OpenHow::legacy`] or checked by [`OpenHow::validate`].
+/// Opens `path`.
 pub fn open_at(
     cx: &dyn Caller,
     view: &FsView,
@@ -137,7 +151,6 @@ pub fn open_at(
     path: &[u8],
     how: &OpenHow,
 ) -> Outcome<Arc<OpenFile>> {
-    how.validate()?;
     let flags = how.flags;
     if how.resolve & 0x20 != 0 && creates(flags) | (flags & libc::O_TRUNC != 0) {
         return Err(Errno::EAGAIN.into());
@@ -345,7 +358,6 @@ pub fn open_path(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>>
 
 /// Opens what a file handle leads to, with all checks of open(2). There is something already, so O_CREAT makes nothing.
 pub fn open_decoded(cx: &dyn Caller, p: Path, how: &OpenHow) -> Outcome<Arc<OpenFile>> {
-    how.validate()?;
     let flags = how.flags;
     if flags & libc::O_DIRECTORY != 0 && !p.is_dir() {
         return Err(Errno::ENOTDIR.into());

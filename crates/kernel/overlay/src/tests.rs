@@ -69,7 +69,7 @@ fn fill(dir: &Path) {
 
 impl Env {
     fn open(&self, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
-        let how = OpenHow::legacy(flags, 0o644);
+        let how = OpenHow::legacy(flags, 0o644).expect("valid flags");
         open::open_at(&TestCaller::root(), &self.fs.view(), &Start::Cwd, p.as_bytes(), &how)
             .map_err(Failure::errno)
     }

@@ -51,7 +51,7 @@ impl Setup {
     }
 
     fn open(&self, path: &str, flags: i32) -> Result<Arc<vfs::OpenFile>> {
-        let how = OpenHow::legacy(flags, 0o644);
+        let how = OpenHow::legacy(flags, 0o644).expect("valid flags");
         namei::open::open_at(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), &how)
             .map_err(|e| e.errno())
     }

@@ -219,7 +219,7 @@ fn process() -> Current {
 }
 
 fn open(c: &Current, path: &str, flags: i32) -> Result<Arc<OpenFile>> {
-    let how = OpenHow::legacy(flags, 0);
+    let how = OpenHow::legacy(flags, 0).expect("valid flags");
     namei::open::open_at(c, &c.fs().view(), &Start::Cwd, path.as_bytes(), &how).map_err(|f| match f {
         caller::Failure::Errno(e) => e,
         _ => Errno::EINTR,

@@ -63,7 +63,7 @@ fn home(passwd: &str, uid: u32) -> Option<&str> {
 }
 
 fn read(cx: &Internal, view: &FsView, path: &[u8]) -> Option<String> {
-    let how = OpenHow::legacy(libc::O_RDONLY | libc::O_NONBLOCK, 0);
+    let how = OpenHow::legacy(libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
     let file = open_at(cx, view, &Start::Cwd, path, &how).ok()?;
     if vfs::file::file_kind(&file) != libc::S_IFREG {
         return None;

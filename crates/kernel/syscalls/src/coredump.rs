@@ -105,7 +105,7 @@ fn create(c: &Current, name: &[u8]) -> Option<Arc<OpenFile>> {
     let view = c.fs().view();
     // Whatever else it may be, the file cannot be made then.
     let _ = namei::link::unlink(c, &view, &Start::Cwd, name);
-    let file = open_at(c, &view, &Start::Cwd, name, &OpenHow::legacy(flags, 0o600)).ok()?;
+    let file = open_at(c, &view, &Start::Cwd, name, &OpenHow::legacy(flags, 0o600).ok()?).ok()?;
     let attr = file.attr().ok()?;
     let fit = attr.mode & libc::S_IFMT == libc::S_IFREG && attr.nlink == 1 && attr.uid == c.creds().fsuid;
     if !fit {

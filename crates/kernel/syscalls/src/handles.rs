@@ -109,12 +109,12 @@ pub fn open_by_handle_at(c: &mut Current, mount: DirFd, handle: Ptr, flags: i32)
     if kind & IS_DIR != 0 && !place.is_dir() {
         return Err(Errno::ESTALE.into());
     }
-    let how = OpenHow::legacy(flags, 0);
+    let how = OpenHow::legacy(flags, 0)?;
     let slot = c.fd_table().reserve(crate::open::limit(c))?;
     let file = namei::open::open_decoded(c, place, &how).map_err(|failure| match failure {
         // It has gone since its handle was looked up.
         Failure::Errno(Errno::ENOENT) => Failure::Errno(Errno::ESTALE),
         other => other,
     })?;
-    Ok(slot.commit(file, how.flags & libc::O_CLOEXEC != 0) as u64)
+    Ok(slot.commit(file, how.flags() & libc::O_CLOEXEC != 0) as u64)
 }

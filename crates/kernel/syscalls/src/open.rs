@@ -20,33 +20,32 @@ pub fn limit(c: &Current) -> u64 {
 }
 
 fn do_open(c: &mut Current, dir: DirFd, path: PathPtr, how: OpenHow) -> SysResult {
-    how.validate()?;
     let path = c.read_path(path.0)?;
     if path.is_empty() {
         return Err(Errno::ENOENT.into());
     }
     let slot = c.fd_table().reserve(limit(c))?;
-    let start = if how.resolve & (RESOLVE_IN_ROOT | RESOLVE_BENEATH) != 0 && dir != CWD {
+    let start = if how.resolve() & (RESOLVE_IN_ROOT | RESOLVE_BENEATH) != 0 && dir != CWD {
         Start::File(c.file(dir.0)?)
     } else {
         at::start(c, dir, &path)?
     };
     let view = c.fs().view();
     let file = namei::open::open_at(c, &view, &start, &path, &how)?;
-    Ok(slot.commit(file, how.flags & libc::O_CLOEXEC != 0) as u64)
+    Ok(slot.commit(file, how.flags() & libc::O_CLOEXEC != 0) as u64)
 }
 
 pub fn open(c: &mut Current, path: PathPtr, flags: i32, mode: u32) -> SysResult {
-    do_open(c, CWD, path, OpenHow::legacy(flags, mode))
+    do_open(c, CWD, path, OpenHow::legacy(flags, mode)?)
 }
 
 pub fn openat(c: &mut Current, dir: DirFd, path: PathPtr, flags: i32, mode: u32) -> SysResult {
-    do_open(c, dir, path, OpenHow::legacy(flags, mode))
+    do_open(c, dir, path, OpenHow::legacy(flags, mode)?)
 }
 
 pub fn creat(c: &mut Current, path: PathPtr, mode: u32) -> SysResult {
     let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-    do_open(c, CWD, path, OpenHow::legacy(flags, mode))
+    do_open(c, CWD, path, OpenHow::legacy(flags, mode)?)
 }
 
 pub fn openat2(c: &mut Current, dir: DirFd, path: PathPtr, how: Ptr, size: u64) -> SysResult {
@@ -68,7 +67,7 @@ pub fn openat2(c: &mut Current, dir: DirFd, path: PathPtr, how: Ptr, size: u64) 
     if flags & !OPEN_KNOWN != 0 || mode > u64::from(u32::MAX) {
         return Err(Errno::EINVAL.into());
     }
-    do_open(c, dir, path, OpenHow { flags: flags as i32, mode: mode as u32, resolve })
+    do_open(c, dir, path, OpenHow::new(flags as i32, mode as u32, resolve)?)
 }
 
 pub fn close(c: &mut Current, fd: Fd) -> SysResult {

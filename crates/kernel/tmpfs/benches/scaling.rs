@@ -53,14 +53,14 @@ fn stat_missing(m: &Mine) {
 }
 
 fn open_close(m: &Mine) {
-    let how = OpenHow::legacy(libc::O_RDONLY, 0);
+    let how = OpenHow::legacy(libc::O_RDONLY, 0).expect("valid flags");
     open::open_at(&*m.cx, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), &how)
         .map_err(Failure::errno)
         .unwrap();
 }
 
 fn create_unlink(m: &Mine) {
-    let how = OpenHow::legacy(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600);
+    let how = OpenHow::legacy(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600).expect("valid flags");
     let path = [m.path.as_bytes(), b".new"].concat();
     open::open_at(&*m.cx, &m.fs.view(), &Start::Cwd, &path, &how).map_err(Failure::errno).unwrap();
     link::unlink(&*m.cx, &m.fs.view(), &Start::Cwd, &path).unwrap();
@@ -134,7 +134,7 @@ fn main() {
         .map(|i| {
             let path = format!("/usr/lib/x86_64-linux-gnu/file{i}");
             let link = format!("/usr/lib/link{i}");
-            let how = OpenHow::legacy(libc::O_RDWR | libc::O_CREAT, 0o644);
+            let how = OpenHow::legacy(libc::O_RDWR | libc::O_CREAT, 0o644).expect("valid flags");
             let f = open::open_at(&*cx, &view, &Start::Cwd, path.as_bytes(), &how)
                 .map_err(Failure::errno)
                 .unwrap();

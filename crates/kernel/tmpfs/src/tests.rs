@@ -55,7 +55,7 @@ fn env_of(options: Options) -> Env {
 
 impl Env {
     fn open_as(&self, cx: &TestCaller, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
-        let how = OpenHow::legacy(flags, 0o644);
+        let how = OpenHow::legacy(flags, 0o644).expect("valid flags");
         open::open_at(cx, &self.fs.view(), &Start::Cwd, p.as_bytes(), &how).map_err(Failure::errno)
     }
     fn open(&self, p: &str, flags: i32) -> Result<Arc<OpenFile>> {

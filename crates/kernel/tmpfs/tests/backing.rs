@@ -20,7 +20,7 @@ fn rights_of_mappings() {
             Mount::of(tmpfs::TmpFs::new(&memory, tmpfs::Options::default()), MountFlags::empty(), b"none");
         let fs = FsContext::new(mounts::testing::mount_ns(m));
         let open = |flags| {
-            let how = OpenHow::legacy(flags, 0o644);
+            let how = OpenHow::legacy(flags, 0o644).expect("valid flags");
             open::open_at(&vfs::testing::TestCaller::root(), &fs.view(), &Start::Cwd, b"/f", &how)
                 .map_err(Failure::errno)
                 .unwrap()

@@ -344,7 +344,7 @@ fn user(uid: u32) -> TestCaller {
 }
 
 fn opens(c: &FsContext, cx: &TestCaller, path: &str) -> Result<()> {
-    let how = OpenHow::legacy(0, 0);
+    let how = OpenHow::legacy(0, 0).expect("valid flags");
     open::open_at(cx, &c.view(), &Start::Cwd, path.as_bytes(), &how).map(drop).map_err(Failure::errno)
 }
 
