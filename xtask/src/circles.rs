@@ -40,7 +40,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/vfs", "", 5),
     ("crates/kernel/vfs", "file", 4),
     ("crates/net/netfilter", "", 5),
-    ("crates/net/netstack", "", 19),
     ("crates/net/netstack", "tcp", 5),
     ("crates/net/nftables", "", 7),
     ("crates/platform/ptrace", "", 2),

@@ -5,8 +5,8 @@
 use super::{Bytes, outcome};
 use netfilter::{Family, Netfilter};
 use netstack::addr::Prefix;
-use netstack::datagram::{DatagramSocket, Protocol};
-use netstack::device::Device;
+use netstack::datagram::Protocol;
+use netstack::driver::Device;
 use netstack::frame::Frame;
 use netstack::iface::{Address, Config, Kind};
 use netstack::notify::Silent;
@@ -103,7 +103,7 @@ pub(super) fn run(input: &[u8]) -> u64 {
     assert_eq!(old.len(), entries as usize);
     assert_eq!(tables.entries(family, &name, size).map(|entries| entries.len()), Ok(size));
     assert!(tables.entries(family, &name, size + HEAD).is_err());
-    let socket = DatagramSocket::new(&stack, family == Family::V6, Protocol::Udp, Arc::new(Silent));
+    let socket = stack.datagram_socket(family == Family::V6, Protocol::Udp, Arc::new(Silent));
     let to = if family == Family::V4 { "127.0.0.1:53" } else { "[::1]:53" };
     let sent = to.parse().map(|to| socket.send(NOW, b"hello", Some(to), &Default::default()));
     stack.receive_bytes(NOW, inside, packet);

@@ -5,8 +5,8 @@
 use super::{Bytes, outcome};
 use netfilter::Netfilter;
 use netstack::addr::Prefix;
-use netstack::datagram::{DatagramSocket, Protocol};
-use netstack::device::Device;
+use netstack::datagram::Protocol;
+use netstack::driver::Device;
 use netstack::frame::Frame;
 use netstack::iface::{Address, Config, Kind};
 use netstack::notify::Silent;
@@ -125,7 +125,7 @@ pub(super) fn run(input: &[u8]) -> u64 {
         let (request, _) = Request::next(&request).expect("a whole request");
         messages(&rules.get(&request, &asker).expect("a dump of all never fails")).0.min(9)
     });
-    let socket = DatagramSocket::new(&stack, false, Protocol::Udp, Arc::new(Silent));
+    let socket = stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     let to = "127.0.0.1:53".parse();
     let sent = to.map(|to| socket.send(NOW, b"hello", Some(to), &Default::default()));
     stack.receive_bytes(NOW, inside, packet);

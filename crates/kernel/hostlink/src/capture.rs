@@ -8,7 +8,7 @@
 //! Lock rank: a leaf. A checkpoint keeps nothing: the file comes from the host.
 
 use netstack::Stack;
-use netstack::capture::{Observer, Seen};
+use netstack::capture::{CapturedFrame, Observer};
 use netstack::iface::Kind;
 use ranked::Mutex;
 use std::io::IoSlice;
@@ -69,7 +69,7 @@ fn record_header(kept: usize, full: usize) -> [u8; RECORD] {
 }
 
 /// The link header of a packet, in network order: protocol, interface, its type, how the packet came by, the sender's address.
-fn link_header(seen: &Seen<'_>) -> [u8; LINK] {
+fn link_header(seen: &CapturedFrame<'_>) -> [u8; LINK] {
     let (hardware, length) = match seen.link.kind {
         Kind::Loopback => (libc::ARPHRD_LOOPBACK, ADDRESS),
         Kind::Ethernet => (libc::ARPHRD_ETHER, ADDRESS),
@@ -85,7 +85,7 @@ fn link_header(seen: &Seen<'_>) -> [u8; LINK] {
 }
 
 impl Observer for Writer {
-    fn see(&self, seen: Seen<'_>) -> bool {
+    fn see(&self, seen: CapturedFrame<'_>) -> bool {
         let link = link_header(&seen);
         let packet = seen.bytes.get(ETHERNET..).unwrap_or_default();
         let full = LINK + packet.len();

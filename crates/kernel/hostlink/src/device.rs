@@ -1,6 +1,6 @@
 //! The sending side of an interface.
 
-use netstack::device::{Device, Features};
+use netstack::driver::{Device, Features};
 use netstack::frame::Frame;
 use netstack::vnet;
 use ranked::Mutex;

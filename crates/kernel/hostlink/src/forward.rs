@@ -64,7 +64,7 @@ impl Forward {
     fn open(stack: &Arc<Stack>, to: SocketAddr) -> abi::Result<Forward> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(raw)?;
         let waker = Arc::new(Wake(bell.try_clone()?));
-        let forward = Forward { inside: TcpSocket::new(stack, to.is_ipv6(), waker), bell };
+        let forward = Forward { inside: stack.tcp_socket(to.is_ipv6(), waker), bell };
         let deadline = Instant::now() + PATIENCE;
         loop {
             match forward.inside.connect(now(), to) {

@@ -64,7 +64,7 @@ impl Names {
         let raw = |e: rustix::io::Errno| abi::Errno::from_raw(e.raw_os_error());
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(raw)?;
         let own = bell.try_clone()?;
-        let socket = DatagramSocket::new(stack, false, Protocol::Udp, Arc::new(Wake(bell)));
+        let socket = stack.datagram_socket(false, Protocol::Udp, Arc::new(Wake(bell)));
         socket.bind(SERVER, true)?;
         let readiness = Readiness::new()?;
         let end = readiness.bell(END)?;

@@ -46,7 +46,7 @@ impl Datagrams {
         protocol: Protocol,
     ) -> Arc<dyn SocketOps> {
         let (queue, waiters) = Waiters::new();
-        let socket = DatagramSocket::new(net.stack(), v6, protocol, waiters);
+        let socket = net.stack().datagram_socket(v6, protocol, waiters);
         let owner = (cx.creds().fsuid, cx.creds().fsgid);
         socket.configure(now(), |options| (options.uid, options.gid) = owner);
         Arc::new(Datagrams {

@@ -80,7 +80,7 @@ impl Family for PacketFamily {
         let (queue, waiters) = Waiters::new();
         // The protocol is in network order, in an int.
         let protocol = u16::from_be(protocol as u16);
-        let socket = PacketSocket::new(net.stack(), kind == libc::SOCK_DGRAM, protocol, waiters);
+        let socket = net.stack().packet_socket(kind == libc::SOCK_DGRAM, protocol, waiters);
         Ok(Arc::new(Packets {
             kind,
             socket,

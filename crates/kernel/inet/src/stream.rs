@@ -32,7 +32,7 @@ impl Stream {
     /// A socket that is not bound, of a user's.
     pub(crate) fn create(net: &Arc<NetNamespace>, v6: bool, owner: (u32, u32)) -> Arc<dyn SocketOps> {
         let (queue, waiters) = Waiters::new();
-        let socket = TcpSocket::new(net.stack(), v6, waiters);
+        let socket = net.stack().tcp_socket(v6, waiters);
         socket.configure(now(), |options| (options.ip.uid, options.ip.gid) = owner);
         Arc::new(Stream {
             socket,

@@ -373,8 +373,8 @@ static ROWS: &[Row] = &[
     stack("net/ipv4/tcp_fastopen_blackhole_timeout_sec", &["ipv4/tcp_fastopen_blackhole_timeout_sec"]),
     apply(
         "net/ipv4/tcp_fastopen_key",
-        |k| k.ns.net.stack().fast_open_keys.to_string(),
-        |k, v| k.ns.net.stack().fast_open_keys.set(v.trim()),
+        |k| k.ns.net.stack().fast_open_keys().to_string(),
+        |k, v| k.ns.net.stack().fast_open_keys().set(v.trim()),
     ),
     stack("net/ipv4/tcp_fin_timeout", &["ipv4/tcp_fin_timeout"]),
     stack("net/ipv4/tcp_frto", &["ipv4/tcp_frto"]),

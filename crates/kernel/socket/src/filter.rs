@@ -6,7 +6,7 @@
 use abi::{Errno, Result};
 use bpf::code::{LD_B_ABS, LD_H_ABS, LD_W_ABS, LDX_B_MSH};
 use bpf::{Input, MAX_INSTRUCTIONS, Outside, SockFilter};
-use netstack::packet::Filter;
+use netstack::capture::Filter;
 use zerocopy::FromBytes;
 
 /// Offsets from here on are Linux's own (SKF_LL_OFF), as unsigned numbers.

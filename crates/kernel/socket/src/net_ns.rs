@@ -335,7 +335,7 @@ mod tests {
     fn two_namespaces_share_no_port() {
         let spaces = [NetNamespace::alone(), NetNamespace::alone()];
         for net in &spaces {
-            let socket = DatagramSocket::new(net.stack(), false, Protocol::Udp, Arc::new(Silent));
+            let socket = net.stack().datagram_socket(false, Protocol::Udp, Arc::new(Silent));
             socket.bind("127.0.0.1:7777".parse().unwrap(), true).unwrap();
         }
     }
@@ -346,7 +346,7 @@ mod tests {
         let net = NetNamespace::alone();
         let timers = Arc::new(TimerService::default());
         net.start(&timers);
-        let new = || TcpSocket::new(net.stack(), false, Arc::new(Silent));
+        let new = || net.stack().tcp_socket(false, Arc::new(Silent));
         let (server, client) = (new(), new());
         server.bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
         server.listen(1).unwrap();

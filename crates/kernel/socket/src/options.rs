@@ -6,7 +6,7 @@ use crate::filter::Program;
 use crate::ops::SocketOps;
 use abi::time::Timeval;
 use abi::{Errno, Result};
-use netstack::packet::Filter;
+use netstack::capture::Filter;
 use ranked::Mutex;
 use rights::Cap;
 use std::collections::BTreeMap;

@@ -4,8 +4,8 @@
 use crate::net::{colons, index_of, own};
 use abi::{Errno, Result};
 use kernfs::{At, Child, Entry, Names, What, dir, line, link, text};
+use netstack::bridge::{BridgeSettings, PortSettings};
 use netstack::iface::Iface;
-use netstack::links::{BridgeSettings, PortSettings};
 use std::sync::Arc;
 use std::time::Duration;
 

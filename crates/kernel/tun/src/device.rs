@@ -3,10 +3,10 @@
 use crate::names;
 use crate::packet::Framing;
 use abi::{Errno, Result};
-use netstack::device::Features;
+use netstack::driver::Features;
 use netstack::iface::{Config, Iface, Kind};
-use netstack::links::QueueDevice;
 use netstack::notify::{Events, Notify};
+use netstack::queue::QueueDevice;
 use netstack::vnet;
 use netstack::wire::eth::Mac;
 use ranked::{Mutex, rank};

@@ -5,7 +5,7 @@ use crate::file::TunFile;
 use crate::names::SIZE as NAME;
 use abi::{Errno, Result};
 use caller::UserMemory;
-use netstack::device::Features;
+use netstack::driver::Features;
 use netstack::vnet;
 use vfs::Caller;
 

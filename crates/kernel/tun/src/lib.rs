@@ -1,7 +1,7 @@
 //! /dev/net/tun: interfaces with a program as their other end. See tun(4) of Linux's networking documentation.
 //!
 //! A file of the device names an interface by TUNSETIFF. The interface is a link of the namespace's stack; frames that the stack
-//! sends wait in a [`netstack::links::QueueDevice`] for read(2), and write(2) gives the stack a frame that it receives. IFF_TUN
+//! sends wait in a [`netstack::queue::QueueDevice`] for read(2), and write(2) gives the stack a frame that it receives. IFF_TUN
 //! interfaces carry IP packets, IFF_TAP interfaces Ethernet frames.
 //!
 //! Neighbours: `netstack` (the links), `socket` (the namespace that owns the stack), `vfs` (files and drivers). Lock

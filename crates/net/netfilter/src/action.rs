@@ -2,13 +2,11 @@
 
 use crate::packet::Packet;
 use conntrack::{Flow, State};
-use netstack::Stack;
 use netstack::frame::Tags;
-use netstack::hooks::Point;
+use netstack::hooks::{Answers, Point};
 use netstack::time::Instant;
 use netstack::wire::proto;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// Actions that wait at once; more are dropped.
 pub(crate) const MAX_WAITING: usize = 1024;
@@ -55,10 +53,10 @@ pub trait Log: Send + Sync {
 }
 
 /// Carries an action out.
-pub(crate) fn run(action: Action, stack: &Arc<Stack>, now: Instant, log: Option<&dyn Log>) {
+pub(crate) fn run(action: Action, answers: &dyn Answers, now: Instant, log: Option<&dyn Log>) {
     match action {
-        Action::Icmp { kind, packet, input } => stack.send_error_about(now, &packet, input, kind),
-        Action::Segment { src, dst, header, tags } => stack.send_segment(now, (src, dst), header, tags),
+        Action::Icmp { kind, packet, input } => answers.send_error_about(now, &packet, input, kind),
+        Action::Segment { src, dst, header, tags } => answers.send_segment(now, (src, dst), header, tags),
         Action::Log { level, text } => {
             if let Some(log) = log {
                 log.line(level, &text);

@@ -3,15 +3,15 @@
 use crate::checksum::{added, updated};
 use crate::registry::Netfilter;
 use conntrack::{Direction, Entry, Flow, State, Tuple};
-use netstack::Stack;
 use netstack::buf::Buf;
-use netstack::frame::{Checksum, Offload};
-use netstack::frame::{Owner, Tags};
+use netstack::frame::{Checksum, Offload, Owner, Tags};
+use netstack::headers::Headers;
 use netstack::hooks::{Hooked, Point};
 use netstack::iface::Iface;
+use netstack::tables::Tables;
 use netstack::time::Instant;
 use netstack::wire::ip::{IpInfo, Ipv4};
-use netstack::wire::ipv6::{Ipv6, walk};
+use netstack::wire::ipv6::Ipv6;
 use netstack::wire::proto;
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -56,8 +56,8 @@ pub struct Packet<'a> {
     pub input: Option<&'a Iface>,
     /// The interface that will send it.
     pub output: Option<&'a Iface>,
-    /// The stack: routes, interfaces and settings may be read, nothing may be sent.
-    pub stack: &'a Stack,
+    /// Routes and interfaces of the stack.
+    pub tables: &'a Tables,
     /// The filter: connections, and actions to defer.
     pub netfilter: &'a Netfilter,
     /// Addresses, protocol and the length of the IP headers.
@@ -66,6 +66,8 @@ pub struct Packet<'a> {
     pub fragment: usize,
     /// Mark, socket owner and connection.
     pub tags: &'a mut Tags,
+    /// The headers as the stack has read them; they follow what is written.
+    headers: &'a mut Headers,
     buf: &'a mut Buf,
     offload: &'a mut Offload,
     names: [OnceCell<String>; 2],
@@ -74,18 +76,22 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// The packet, if its headers are sound.
     pub(crate) fn new(netfilter: &'a Netfilter, hooked: &'a mut Hooked<'_>) -> Option<Packet<'a>> {
-        let (info, fragment) = parse(hooked.packet)?;
+        let Headers { info, fragment, .. } = *hooked.headers;
+        if info.header_len > hooked.packet.len() {
+            return None;
+        }
         Some(Packet {
             point: hooked.point,
             family: if info.src.is_ipv4() { Family::V4 } else { Family::V6 },
             now: hooked.now,
             input: hooked.input,
             output: hooked.output,
-            stack: hooked.stack,
+            tables: hooked.tables,
             netfilter,
             info,
             fragment,
             tags: hooked.tags,
+            headers: hooked.headers,
             buf: hooked.packet,
             offload: hooked.offload,
             names: Default::default(),
@@ -204,10 +210,13 @@ impl<'a> Packet<'a> {
             fresh.push(0);
         }
         self.follow(from, &old, &fresh);
-        if from < self.info.header_len
-            && let Some((info, fragment)) = parse(self.buf)
-        {
-            (self.info, self.fragment) = (info, fragment);
+        if from < self.info.header_len {
+            self.headers.changed = true;
+            let fresh = Headers::read(self.buf).filter(|fresh| fresh.info.header_len <= self.buf.len());
+            if let Some(Headers { info, fragment, .. }) = fresh {
+                (self.info, self.fragment) = (info, fragment);
+                *self.headers = Headers { info, fragment, changed: true };
+            }
         }
         true
     }
@@ -352,31 +361,4 @@ pub(crate) fn tuple_of(info: &IpInfo, payload: &[u8]) -> Option<Tuple> {
         _ => (0, 0),
     };
     Some(Tuple { src: info.src, dst: info.dst, protocol: info.protocol, src_port, dst_port })
-}
-
-/// Reads the IP headers.
-fn parse(bytes: &[u8]) -> Option<(IpInfo, usize)> {
-    if bytes.first()? >> 4 == 4 {
-        let header = Ipv4::parse_quoted(bytes)?;
-        let info = IpInfo {
-            src: header.src().into(),
-            dst: header.dst().into(),
-            protocol: header.protocol,
-            ttl: header.ttl,
-            tos: header.tos,
-            header_len: header.header_len(),
-        };
-        return (info.header_len <= bytes.len()).then_some((info, header.offset()));
-    }
-    let header = Ipv6::parse_quoted(bytes)?;
-    let chain = walk(header.next, bytes.get(Ipv6::LEN..)?)?;
-    let info = IpInfo {
-        src: header.src().into(),
-        dst: header.dst().into(),
-        protocol: chain.protocol,
-        ttl: header.hop_limit,
-        tos: header.traffic_class(),
-        header_len: Ipv6::LEN + chain.len,
-    };
-    Some((info, chain.fragment.map_or(0, |fragment| fragment.offset())))
 }

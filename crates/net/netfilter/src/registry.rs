@@ -6,7 +6,7 @@ use crate::{nat, track};
 use account::Account;
 use conntrack::Table;
 use netstack::Stack;
-use netstack::hooks::{Hooked, Hooks, Point, Verdict};
+use netstack::hooks::{Answers, Hooked, Hooks, Point, Verdict};
 use netstack::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use siphasher::sip::SipHasher13;
@@ -298,11 +298,11 @@ impl Hooks for Netfilter {
         Verdict::Accept
     }
 
-    fn run_deferred(&self, stack: &Arc<Stack>, now: Instant) -> bool {
+    fn run_deferred(&self, answers: &dyn Answers, now: Instant) -> bool {
         let waiting = std::mem::take(&mut *self.deferred.lock());
         let worked = !waiting.is_empty();
         let log = self.log.get().map(|log| &**log);
-        waiting.into_iter().for_each(|action| crate::action::run(action, stack, now, log));
+        waiting.into_iter().for_each(|action| crate::action::run(action, answers, now, log));
         worked
     }
 }

@@ -5,12 +5,11 @@ use crate::registry::{Chain, Netfilter, Registration, priority};
 use crate::{CtState, Family, Packet};
 use netstack::addr::Prefix;
 use netstack::datagram::{DatagramSocket, Protocol};
-use netstack::device::Device;
+use netstack::driver::Device;
 use netstack::frame::Frame;
 use netstack::hooks::{Point, Verdict};
 use netstack::iface::{Address, Config, Kind};
 use netstack::notify::Silent;
-use netstack::tcp::TcpSocket;
 use netstack::time::Instant;
 use netstack::wire::eth::Mac;
 use netstack::{LOOPBACK, NoAlarm, Stack};
@@ -68,7 +67,7 @@ fn host(addresses: &[&str]) -> Host {
 
 impl Host {
     fn udp(&self, bind: &str) -> Arc<DatagramSocket> {
-        let socket = DatagramSocket::new(&self.stack, false, Protocol::Udp, Arc::new(Silent));
+        let socket = self.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
         socket.bind(addr(bind), true).unwrap();
         socket
     }
@@ -229,7 +228,7 @@ fn speed() {
         let range = Range { ports: Some((8080, 8080)), ..Range::default() };
         let _nat =
             (rules >= 3).then(|| host.nat(Point::Output, rule(move |packet| nat::redirect(packet, &range))));
-        let new = || TcpSocket::new(&host.stack, false, Arc::new(Silent));
+        let new = || host.stack.tcp_socket(false, Arc::new(Silent));
         let (listener, client) = (new(), new());
         listener.bind(addr("127.0.0.1:8080"), true).unwrap();
         listener.listen(1).unwrap();

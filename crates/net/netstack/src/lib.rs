@@ -2,20 +2,30 @@
 //!
 //! No threads, no clock, no host calls, no unsafe code. Every operation takes `now`; a test that repeats its calls sees the same packets.
 //!
-//! # Owners
+//! # Layers
 //!
-//! [`Stack`] is one network namespace. It owns interfaces ([`iface`]), routes and rules ([`route`]), neighbours ([`neigh`]), path MTUs,
-//! fragments, the tables of bound and connected sockets, [`sysctl`] settings and [`counters`]. A socket is an `Arc` that the kernel
-//! holds; a table of the stack holds it too while it is bound or connected, so a TCP connection outlives its descriptor. A socket
-//! holds its stack, as a Linux socket holds its network namespace. The kernel gives each socket a [`notify::Notify`], each
-//! link a [`device::Device`], each stack an [`Alarm`] and a [`monitor::Monitor`]. All four only queue or wake; none calls back into
-//! the stack.
+//! | layer | what | owner |
+//! |---|---|---|
+//! | `device` | interfaces, VLANs, bridges, veth pairs, packet sockets, the queue that frames are forwarded by | `Links`, `Inbox`, `Taps` |
+//! | `network` | IP, ICMP, routes, neighbours, fragments, addresses, the packet filter's points | [`Network`] |
+//! | [`datagram`], [`tcp`] | sockets: UDP, ping, raw; TCP | `Datagrams`, `Tcp` |
+//! | `stack` | [`Stack`]: one network namespace, which hands packets from the network layer to sockets | |
+//!
+//! A layer names those below it only. Plain data that all layers share ([`frame`], [`wire`], [`buf`], [`time`]) is below them. The
+//! device layer calls upwards by one narrow trait, `UpperLayer`, once for each turn of a namespace; the network layer returns packets
+//! for this host and errors for sockets to its caller.
+//!
+//! A socket is an `Arc` that the kernel holds; a table of its protocol holds it too while it is bound or connected, so a TCP connection
+//! outlives its descriptor. A socket holds its stack, as a Linux socket holds its network namespace. The kernel gives each socket a
+//! [`notify::Notify`], each link a [`driver::Device`], each stack an [`Alarm`] and a [`monitor::Monitor`]. All four only queue or wake;
+//! none calls back into the stack.
 //!
 //! # Operations
 //!
 //! Operations never block: `EAGAIN` says that one would. The kernel blocks on its own wait queues. An operation locks what it needs, puts
-//! frames into device queues or the loopback backlog, unlocks, and ends with `Stack::finish`, which processes the backlog with
-//! nothing locked. Input (`Stack::receive`) and timers (`Stack::run_timers`) end the same way.
+//! frames into device queues or the inbox of a namespace, unlocks, and ends with `finish` ([`Stack`], `TcpSocket`, `DatagramSocket`),
+//! which processes the inbox with nothing locked (`device::inbox`). Input ([`Stack::receive`]) and timers ([`Stack::run_timers`]) end
+//! the same way.
 //!
 //! # Locks, outermost first
 //!
@@ -23,7 +33,7 @@
 //! 2. a receive queue, then the name of its sender
 //! 3. ports and socket tables, in shards
 //! 4. interfaces, routes, neighbours, path MTUs: read-write locks, written by changes only
-//! 5. leaves: backlog shard, timer shard, buffer pool, fragments, limiter, device queue
+//! 5. leaves: a shard of an inbox, timer shard, buffer pool, fragments, limiter, device queue
 //!
 //! Unrelated connections share only read locks and sharded leaves on send, receive and poll. A datagram socket's configuration is
 //! taken at 1, its queue at 2, never both at once.
@@ -47,44 +57,23 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
-mod address;
-mod backlog;
 pub mod buf;
-pub mod capture;
-mod change;
 pub mod checksum;
 pub mod conf;
 pub mod counters;
 pub mod datagram;
-pub mod device;
-pub mod fanout;
-mod fragment;
+mod device;
 pub mod frame;
 mod gso;
-pub mod hooks;
-mod icmp;
-pub mod iface;
 mod ifaddr;
-mod input;
 mod keys;
-pub mod life;
-pub mod links;
 pub mod memory;
-pub mod monitor;
-mod moves;
-pub mod neigh;
 mod nest;
+mod network;
 pub mod notify;
 pub mod options;
-mod output;
-pub mod packet;
-mod path;
-mod pmtu;
 mod ports;
-mod received;
 mod ring;
-pub mod route;
-pub mod router;
 pub mod rows;
 mod spare;
 mod stack;
@@ -98,10 +87,13 @@ mod tests;
 pub mod time;
 mod timer;
 pub mod truesize;
-mod vlan;
 pub mod vnet;
 pub mod wire;
 
-pub use iface::LOOPBACK;
-pub use path::{Cast, Path};
-pub use stack::{Alarm, NoAlarm, Stack, Watch};
+pub use device::iface::LOOPBACK;
+pub use device::{bridge, capture, driver, fanout, iface, packet, queue};
+pub use network::layer::Network;
+pub use network::path::{Cast, Path};
+pub use network::schedule::{Alarm, NoAlarm};
+pub use network::{headers, hooks, monitor, neigh, route, router, tables};
+pub use stack::Stack;

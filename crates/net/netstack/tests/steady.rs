@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "a counting allocator has to be an allocator")]
 
-use netstack::datagram::{DatagramSocket, Protocol, SendControl};
-use netstack::device::Device;
+use netstack::datagram::{Protocol, SendControl};
+use netstack::driver::Device;
 use netstack::frame::Frame;
 use netstack::iface::{Address, Config, Iface, Kind};
 use netstack::notify::Silent;
@@ -57,10 +57,10 @@ fn stack() -> Arc<Stack> {
 }
 
 fn pair(stack: &Arc<Stack>) -> (Arc<TcpSocket>, Arc<TcpSocket>) {
-    let listener = TcpSocket::new(stack, false, Arc::new(Silent));
+    let listener = stack.tcp_socket(false, Arc::new(Silent));
     listener.bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
     listener.listen(4).unwrap();
-    let client = TcpSocket::new(stack, false, Arc::new(Silent));
+    let client = stack.tcp_socket(false, Arc::new(Silent));
     let _ = client.connect(NOW, listener.local());
     let server = listener.accept(Arc::new(Silent)).unwrap();
     (client, server)
@@ -88,9 +88,9 @@ fn streams_over_loopback() {
 #[test]
 fn datagrams_over_loopback() {
     let stack = stack();
-    let server = DatagramSocket::new(&stack, false, Protocol::Udp, Arc::new(Silent));
+    let server = stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     server.bind("127.0.0.1:53".parse().unwrap(), true).unwrap();
-    let client = DatagramSocket::new(&stack, false, Protocol::Udp, Arc::new(Silent));
+    let client = stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     client.connect(NOW, "127.0.0.1:53".parse().unwrap()).unwrap();
     let mut out = vec![0; 2000];
     let count = steady(4000, |_| {
@@ -136,10 +136,10 @@ fn streams_over_a_link() {
             }
         }
     };
-    let listener = TcpSocket::new(&b.0, false, Arc::new(Silent));
+    let listener = b.0.tcp_socket(false, Arc::new(Silent));
     listener.bind("10.0.0.2:80".parse().unwrap(), true).unwrap();
     listener.listen(4).unwrap();
-    let client = TcpSocket::new(&a.0, false, Arc::new(Silent));
+    let client = a.0.tcp_socket(false, Arc::new(Silent));
     let _ = client.connect(NOW, listener.local());
     carry(NOW);
     let server = listener.accept(Arc::new(Silent)).unwrap();
@@ -189,10 +189,10 @@ fn joined(bridged: bool) -> ((Arc<Stack>, Arc<Stack>), Arc<Stack>) {
 
 /// A connection from one stack to 10.0.0.2 of another.
 fn pair_between(a: &Arc<Stack>, b: &Arc<Stack>) -> (Arc<TcpSocket>, Arc<TcpSocket>) {
-    let listener = TcpSocket::new(b, false, Arc::new(Silent));
+    let listener = b.tcp_socket(false, Arc::new(Silent));
     listener.bind("10.0.0.2:80".parse().unwrap(), true).unwrap();
     listener.listen(4).unwrap();
-    let client = TcpSocket::new(a, false, Arc::new(Silent));
+    let client = a.tcp_socket(false, Arc::new(Silent));
     let _ = client.connect(NOW, listener.local());
     (client, listener.accept(Arc::new(Silent)).unwrap())
 }
@@ -255,20 +255,20 @@ fn speed() {
         }
     }
     let stack = stack();
-    let listener = TcpSocket::new(&stack, false, Arc::new(Silent));
+    let listener = stack.tcp_socket(false, Arc::new(Silent));
     listener.bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
     listener.listen(4).unwrap();
     time("connect, accept, close with a reset", 100_000, &mut || {
-        let client = TcpSocket::new(&stack, false, Arc::new(Silent));
+        let client = stack.tcp_socket(false, Arc::new(Silent));
         let _ = client.connect(NOW, listener.local());
         let server = listener.accept(Arc::new(Silent)).unwrap();
         client.configure(NOW, |options| options.linger = Some(Duration::ZERO));
         client.close(NOW);
         server.close(NOW);
     });
-    let server = DatagramSocket::new(&stack, false, Protocol::Udp, Arc::new(Silent));
+    let server = stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     server.bind("127.0.0.1:53".parse().unwrap(), true).unwrap();
-    let client = DatagramSocket::new(&stack, false, Protocol::Udp, Arc::new(Silent));
+    let client = stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     client.connect(NOW, "127.0.0.1:53".parse().unwrap()).unwrap();
     let mut out = vec![0; 2000];
     time("UDP 64 B write and read", 1_000_000, &mut || {

@@ -6,7 +6,7 @@ use crate::message::{NFTABLES, flag};
 use crate::{AckOptions, Asker, Nftables, Outcome, Request, family};
 use abi::Errno;
 use netfilter::Netfilter;
-use netstack::datagram::{DatagramSocket, Protocol};
+use netstack::datagram::Protocol;
 use netstack::notify::Silent;
 use netstack::time::Instant;
 use netstack::{LOOPBACK, NoAlarm, Stack};
@@ -169,7 +169,7 @@ impl World {
     }
 
     fn send(&self, port: u16) -> Result<usize, Errno> {
-        let socket = DatagramSocket::new(&self.stack, false, Protocol::Udp, Arc::new(Silent));
+        let socket = self.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
         let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
         socket.send(Instant::from_millis(self.now), b"hello", Some(to), &Default::default())
     }

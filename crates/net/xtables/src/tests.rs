@@ -4,7 +4,7 @@ use crate::Tables;
 use crate::layout::{ERROR, PART, REPLACE, Replace, STANDARD, layout};
 use abi::Errno;
 use netfilter::{Family, Netfilter};
-use netstack::datagram::{DatagramSocket, Protocol};
+use netstack::datagram::Protocol;
 use netstack::notify::Silent;
 use netstack::time::Instant;
 use netstack::{LOOPBACK, NoAlarm, Stack};
@@ -64,7 +64,7 @@ fn host() -> Host {
 
 impl Host {
     fn send(&self) -> Result<usize, Errno> {
-        let socket = DatagramSocket::new(&self.stack, false, Protocol::Udp, Arc::new(Silent));
+        let socket = self.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
         let to = "127.0.0.1:53".parse().unwrap();
         socket.send(Instant::from_millis(1), b"x", Some(to), &Default::default())
     }

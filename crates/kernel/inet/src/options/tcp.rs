@@ -153,12 +153,12 @@ pub(crate) fn set(
     let state = socket.state();
     let fresh = matches!(state, State::Closed | State::Listen);
     let default_linger2 = fin_timeout(socket);
-    let fast_open = socket.stack().sysctls.tcp_fastopen.get() & 1 != 0;
+    let fast_open = socket.network().sysctls.tcp_fastopen.get() & 1 != 0;
     socket.configure(now(), |o| set_field(o, name, v, (state, fresh, fast_open), default_linger2))
 }
 
 fn fin_timeout(socket: &TcpSocket) -> Duration {
-    Duration::from_secs(socket.stack().sysctls.tcp_fin_timeout.size() as u64)
+    Duration::from_secs(socket.network().sysctls.tcp_fin_timeout.size() as u64)
 }
 
 fn set_field(

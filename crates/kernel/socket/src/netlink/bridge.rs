@@ -4,7 +4,7 @@
 use super::error::Result;
 use super::wire;
 use abi::Errno;
-use netstack::links::BridgeSettings;
+use netstack::bridge::BridgeSettings;
 use std::time::Duration;
 
 /// IFLA_BR_*.

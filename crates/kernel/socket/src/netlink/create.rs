@@ -177,7 +177,7 @@ fn vlan(
     if mtu > lower.mtu() {
         return Err(Errno::ERANGE.into());
     }
-    let made = stack.add_vlan(Config { mac, mtu, ..own }, (below, &lower), id);
+    let made = stack.add_vlan(Config { mac, mtu, ..own }, &lower, id);
     made.map_err(|errno| match errno {
         Errno::EEXIST => Refusal::with(errno, "VLAN device already exists"),
         _ => errno.into(),

@@ -229,7 +229,7 @@ fn datagram(
     if raw {
         message = message.attribute(PROTOCOL, &[row.local.port() as u8]);
     }
-    let sysctls = &socket.stack().sysctls;
+    let sysctls = &socket.network().sysctls;
     memory(message, wanted, row, (sysctls.rmem_default.size(), sysctls.wmem_default.size())).done()
 }
 

@@ -5,7 +5,7 @@ use super::wire::Message;
 use crate::net_ns::NetNamespace;
 use netstack::conf::Which;
 use netstack::iface::{Iface, Kind};
-use netstack::links::{BridgeSettings, PortSettings};
+use netstack::bridge::{BridgeSettings, PortSettings};
 use spec::Interface;
 use std::sync::atomic::Ordering;
 

@@ -10,7 +10,7 @@ use super::request::Request;
 use super::wire::{self, Message};
 use abi::Errno;
 use netstack::Stack;
-use netstack::links::PortSettings;
+use netstack::bridge::PortSettings;
 
 pub(super) const AF_BRIDGE: i32 = 7;
 const IFLA_PROTINFO: u16 = 12;

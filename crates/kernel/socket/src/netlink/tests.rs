@@ -139,7 +139,7 @@ fn long_dumps_are_whole() {
     let listed: Vec<_> = (0..COUNT)
         .map(|n| {
             let stack = net.stack();
-            let socket = DatagramSocket::new(stack, false, Protocol::Udp, Arc::new(netstack::notify::Silent));
+            let socket = stack.datagram_socket(false, Protocol::Udp, Arc::new(netstack::notify::Silent));
             socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 2000 + n as u16)), true).unwrap();
             socket
         })
@@ -172,7 +172,7 @@ fn raw_sockets_are_listed() {
     let cx = TestCaller::with_caps(0);
     let net = NetNamespace::alone();
     let silent = Arc::new(netstack::notify::Silent);
-    let raw = DatagramSocket::new(net.stack(), false, Protocol::Raw(253), silent);
+    let raw = net.stack().datagram_socket(false, Protocol::Raw(253), silent);
     let socket = NetlinkFamily.create(&cx, &net, libc::SOCK_RAW, NETLINK_SOCK_DIAG).unwrap();
     let mut body = [0xff; 56];
     body[..4].copy_from_slice(&[libc::AF_INET as u8, libc::IPPROTO_RAW as u8, 0, 0]);

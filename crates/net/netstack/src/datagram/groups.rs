@@ -1,21 +1,13 @@
-//! Multicast memberships of sockets (ip(7), ipv6(7)), and the reports that tell routers of them: IGMPv2 (RFC 2236) and MLDv1
-//! (RFC 2710).
+//! Multicast memberships of sockets (ip(7), ipv6(7)).
 
 use super::DatagramSocket;
-use crate::checksum::Sum;
-use crate::frame::Offload;
-use crate::iface::Iface;
-use crate::iface::LOOPBACK;
-use crate::path::{Cast, Header, Path};
-use crate::route::Key;
-use crate::stack::Stack;
+use crate::device::iface::Iface;
+use crate::network::multicast::MAX_SOURCES;
+use crate::network::route::Key;
 use crate::time::Instant;
-use crate::wire::icmp::Icmp;
-use crate::wire::proto;
 use abi::Errno;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use zerocopy::IntoBytes;
 
 /// A group that a socket joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +26,10 @@ impl Membership {
     }
 }
 
-/// Sources of all memberships of a socket.
-const MAX_OF_SOCKET: usize = 1024;
-
-impl Stack {
-    /// Sources of one membership (`igmp_max_msf`, `mld_max_msf`).
-    pub fn max_sources(&self, group: IpAddr) -> usize {
-        if group.is_ipv4() { self.sysctls.igmp_max_msf.size().min(MAX_OF_SOCKET) } else { 64 }
-    }
-}
-
 impl DatagramSocket {
-    /// Sources of one membership; see [`Stack::max_sources`].
+    /// Sources of one membership; see [`Network::max_sources`](crate::network::layer::Network::max_sources).
     pub fn max_sources(&self, group: IpAddr) -> usize {
-        self.stack.max_sources(group)
+        self.net.max_sources(group)
     }
 
     /// Joins a group on an interface, 0 for the one that routes to it (`IP_ADD_MEMBERSHIP`, `IPV6_ADD_MEMBERSHIP`).
@@ -60,15 +42,15 @@ impl DatagramSocket {
         if inner.memberships.iter().any(|m| m.group == group && m.iface == link.index) {
             return Err(Errno::EADDRINUSE);
         }
-        if inner.memberships.len() >= self.stack.sysctls.igmp_max_memberships.size() {
+        if inner.memberships.len() >= self.net.sysctls.igmp_max_memberships.size() {
             return Err(Errno::ENOBUFS);
         }
         if link.join(group)? {
-            self.stack.report(now, &link, group, true);
+            self.net.report(now, &link, group, true);
         }
         inner.memberships.push(Membership { group, iface: link.index, sources: Vec::new(), exclude: true });
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
         Ok(())
     }
 
@@ -79,12 +61,12 @@ impl DatagramSocket {
         let place = inner.memberships.iter().position(named).ok_or(Errno::EADDRNOTAVAIL)?;
         let membership = inner.memberships.remove(place);
         drop(inner);
-        if let Some(link) = self.stack.link(membership.iface)
+        if let Some(link) = self.net.link(membership.iface)
             && link.leave(group)
         {
-            self.stack.report(now, &link, group, false);
+            self.net.report(now, &link, group, false);
         }
-        self.stack.finish(now);
+        self.finish(now);
         Ok(())
     }
 
@@ -119,9 +101,7 @@ impl DatagramSocket {
             (Some(place), false) => {
                 membership.sources.remove(place);
             }
-            (None, true)
-                if membership.sources.len() >= self.stack.max_sources(group) || all >= MAX_OF_SOCKET =>
-            {
+            (None, true) if membership.sources.len() >= self.net.max_sources(group) || all >= MAX_SOURCES => {
                 return Err(Errno::ENOBUFS);
             }
             (None, true) => membership.sources.push(source),
@@ -142,7 +122,7 @@ impl DatagramSocket {
         if !group.is_multicast() {
             return Err(Errno::EINVAL);
         }
-        if sources.len() > self.stack.max_sources(group) {
+        if sources.len() > self.net.max_sources(group) {
             return Err(Errno::ENOBUFS);
         }
         let index = self.group_link(now, group, iface)?.index;
@@ -153,7 +133,7 @@ impl DatagramSocket {
         let own = |m: &Membership| m.group == group && m.iface == index;
         let others: usize = inner.memberships.iter().filter(|m| !own(m)).map(|m| m.sources.len()).sum();
         let membership = inner.memberships.iter_mut().find(|m| own(m)).ok_or(Errno::EINVAL)?;
-        if others + sources.len() > MAX_OF_SOCKET {
+        if others + sources.len() > MAX_SOURCES {
             return Err(Errno::ENOBUFS);
         }
         (membership.exclude, membership.sources) = (exclude, sources);
@@ -174,81 +154,15 @@ impl DatagramSocket {
 
     fn group_link(&self, now: Instant, group: IpAddr, iface: u32) -> Result<Arc<Iface>, Errno> {
         if iface != 0 {
-            return self.stack.link(iface).ok_or(Errno::ENODEV);
+            return self.net.link(iface).ok_or(Errno::ENODEV);
         }
-        self.stack.route(&Key::to(group), now).map(|path| path.iface).map_err(|_| Errno::ENODEV)
+        self.net.route(&Key::to(group), now).map(|path| path.iface).map_err(|_| Errno::ENODEV)
     }
 
     /// Gives a membership back when the socket ends.
     pub(super) fn leave_link(&self, membership: &Membership) {
-        if let Some(link) = self.stack.link(membership.iface) {
+        if let Some(link) = self.net.link(membership.iface) {
             link.leave(membership.group);
         }
     }
-}
-
-impl Stack {
-    /// A router asks for groups (RFC 2236 section 3, RFC 2710 section 4): each is reported at once.
-    pub(crate) fn answer_query(
-        self: &Arc<Self>,
-        now: Instant,
-        link: &Arc<Iface>,
-        v6: bool,
-        asked: Option<IpAddr>,
-    ) {
-        let groups = link.groups().into_iter().map(|group| group.ip).filter(|ip| ip.is_ipv6() == v6);
-        for group in groups.filter(|ip| asked.is_none_or(|asked| asked == *ip)) {
-            self.report(now, link, group, true);
-        }
-    }
-
-    /// IGMP messages: only queries matter to a host.
-    pub(crate) fn igmp_input(self: &Arc<Self>, packet: &crate::received::Packet<'_>) {
-        let Some(&[0x11, _, _, _, a, b, c, d]) = packet.payload().first_chunk() else { return };
-        let group = Ipv4Addr::new(a, b, c, d);
-        let asked = (!group.is_unspecified()).then_some(IpAddr::V4(group));
-        if Sum::new().with(packet.payload()).is_valid() {
-            self.answer_query(packet.now, packet.iface, false, asked);
-        }
-    }
-
-    /// Tells routers of a group that was joined or left.
-    fn report(self: &Arc<Self>, now: Instant, link: &Arc<Iface>, group: IpAddr, joined: bool) {
-        if link.index == LOOPBACK || !link.is_up() {
-            return;
-        }
-        let Some(src) = link.source_for(group, group) else { return };
-        let (dst, protocol, message): (IpAddr, u8, Vec<u8>) = match (group, src) {
-            (IpAddr::V4(v4), _) => {
-                let dst = if joined { v4 } else { Ipv4Addr::new(224, 0, 0, 2) };
-                (dst.into(), proto::IGMP, igmp(if joined { 0x16 } else { 0x17 }, v4))
-            }
-            (IpAddr::V6(v6), IpAddr::V6(src)) => {
-                let dst = if joined { v6 } else { Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2) };
-                let icmp = Icmp::new(if joined { 131 } else { 132 }, 0, [0; 4])
-                    .sealed(Some((src, dst)), &v6.octets());
-                (dst.into(), proto::ICMPV6, [icmp.as_bytes(), &v6.octets()].concat())
-            }
-            _ => return,
-        };
-        let path = Path {
-            iface: link.clone(),
-            src,
-            dst,
-            next_hop: dst,
-            cast: Cast::Multicast,
-            mtu: link.mtu(),
-            generation: self.generation(),
-        };
-        let header = Header { protocol, ttl: Some(1), ..Header::default() };
-        let _ = self.send_ip(now, &path, &header, self.pool.copy(&message), Offload::default());
-    }
-}
-
-fn igmp(kind: u8, group: Ipv4Addr) -> Vec<u8> {
-    let mut message = vec![kind, 0, 0, 0];
-    message.extend(group.octets());
-    let sum = Sum::new().with(&message).finish();
-    message[2..4].copy_from_slice(&sum.to_be_bytes());
-    message
 }

@@ -1,28 +1,25 @@
 //! Datagrams and errors that arrive.
 
 use super::queue::{Datagram, Origin, QueuedError};
-use super::{DatagramSocket, Protocol};
+use super::{DatagramSocket, Datagrams, Protocol};
 use crate::checksum::Sum;
-use crate::icmp::Problem;
+use crate::network::icmp::Problem;
+use crate::network::path::Cast;
+use crate::network::received::Packet;
 use crate::notify::Events;
-use crate::path::Cast;
-use crate::received::Packet;
-use crate::route::RouteKind;
-use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::icmp::{Icmp, Quoted, SocketError};
 use crate::wire::proto;
 use crate::wire::udp::Udp;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
-impl Stack {
+impl Datagrams {
     /// Takes a datagram of UDP or UDP-Lite for this host.
-    pub(crate) fn udp_input(self: &Arc<Self>, packet: &Packet<'_>) {
+    pub(crate) fn udp_input(&self, packet: &Packet) {
         let lite = packet.info.protocol == proto::UDP_LITE;
         let (counters, table) = match lite {
-            true => (&self.counters.udp_lite, &self.udp_lite),
-            false => (&self.counters.udp, &self.udp),
+            true => (&self.net.counters.udp_lite, &self.udp_lite),
+            false => (&self.net.counters.udp, &self.udp),
         };
         let (bytes, src, dst) = (packet.payload(), packet.info.src, packet.info.dst);
         let parsed = match lite {
@@ -71,7 +68,7 @@ impl Stack {
             }
             return;
         }
-        match table.find(to, from, packet.iface.index, || self.keys.hash("reuseport", (from, to))) {
+        match table.find(to, from, packet.iface.index, || self.net.keys.hash("reuseport", (from, to))) {
             Some(socket) if !socket.takes_coverage(partial) => counters.in_errors.bump(),
             Some(socket) if unsealed && !socket.inner.lock().options.accept_no_checksum6 => {
                 counters.in_csum_errors.bump();
@@ -87,13 +84,13 @@ impl Stack {
             },
             None => {
                 counters.no_ports.bump();
-                self.icmp_problem(packet, Problem::NoPort);
+                self.net.icmp_problem(packet, Problem::NoPort);
             }
         }
     }
 
     /// Hands a copy to each raw socket that wants the packet; true when there was one.
-    pub(crate) fn raw_input(&self, packet: &Packet<'_>) -> bool {
+    pub(crate) fn raw_input(&self, packet: &Packet) -> bool {
         let sockets = self.raw.read();
         let mut taken = false;
         for socket in sockets.iter().filter(|socket| socket.wants(packet)) {
@@ -112,7 +109,7 @@ impl Stack {
     }
 
     /// Hands an echo reply to the ping socket with its identifier.
-    pub(crate) fn ping_input(&self, packet: &Packet<'_>, header: &Icmp) {
+    pub(crate) fn ping_input(&self, packet: &Packet, header: &Icmp) {
         let table = if packet.info.dst.is_ipv6() { &self.ping6 } else { &self.ping };
         let from = SocketAddr::new(packet.info.src, 0);
         let to = SocketAddr::new(packet.info.dst, header.ident());
@@ -122,8 +119,8 @@ impl Stack {
     }
 
     /// Hands an ICMP error to the datagram socket that sent the packet; true when there is one.
-    pub(crate) fn datagram_error(
-        self: &Arc<Self>,
+    pub(crate) fn error(
+        &self,
         now: Instant,
         quote: &Quoted<'_>,
         error: &SocketError,
@@ -142,7 +139,7 @@ impl Stack {
         let (local, remote) = (SocketAddr::new(info.src, src), SocketAddr::new(info.dst, dst));
         let Some(socket) = table.find(local, remote, 0, || 0) else { return self.raw_error(quote, error) };
         if let Some(mtu) = error.mtu {
-            self.learn_mtu(now, info, mtu);
+            self.net.learn_mtu(now, info.dst, mtu);
         }
         socket.fail(quote, error, kind, offender, remote);
         true
@@ -165,16 +162,9 @@ impl Stack {
         }
         found
     }
-
-    /// True for broadcast addresses of the interfaces, and for that of all.
-    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
-        let key = crate::route::Key::to(ip);
-        let all = ip == std::net::Ipv4Addr::BROADCAST;
-        all || self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Broadcast)
-    }
 }
 
-impl Packet<'_> {
+impl Packet {
     /// The packet as a datagram, without its first `skip` bytes.
     fn datagram(&self, skip: usize, port: u16) -> Datagram {
         Datagram {
@@ -196,7 +186,7 @@ impl Packet<'_> {
 
 impl DatagramSocket {
     /// `IPV6_CHECKSUM`: whether the packet adds up, for a raw socket of IPv6 that has the kernel look. That of ICMPv6 always has.
-    fn checksum_ok(&self, packet: &Packet<'_>) -> bool {
+    fn checksum_ok(&self, packet: &Packet) -> bool {
         let icmp = self.protocol == Protocol::Raw(proto::ICMPV6);
         if !self.is_v6() || !icmp && self.inner.lock().options.checksum_at.is_none() {
             return true;
@@ -208,8 +198,8 @@ impl DatagramSocket {
     fn deliver(&self, datagram: Datagram) {
         let udp = self.protocol.is_udp();
         let counters = match self.protocol {
-            Protocol::UdpLite => &self.stack.counters.udp_lite,
-            _ => &self.stack.counters.udp,
+            Protocol::UdpLite => &self.net.counters.udp_lite,
+            _ => &self.net.counters.udp,
         };
         if self.queue.lock().push(datagram) {
             if udp {
@@ -249,7 +239,7 @@ impl DatagramSocket {
     }
 
     /// True when a raw socket receives a packet.
-    fn wants(&self, packet: &Packet<'_>) -> bool {
+    fn wants(&self, packet: &Packet) -> bool {
         let Protocol::Raw(protocol) = self.protocol else { return false };
         if self.is_v6() != packet.info.dst.is_ipv6() || (protocol != packet.info.protocol) {
             return false;
@@ -296,7 +286,7 @@ impl DatagramSocket {
                 at: None,
                 offender: Some(offender),
                 to,
-                data: self.stack.pool.copy(quote.payload.get(skip..).unwrap_or_default()),
+                data: self.net.links.pool.copy(quote.payload.get(skip..).unwrap_or_default()),
             });
         } else {
             queue.error = Some(error.errno);

@@ -15,13 +15,14 @@ pub use send::SendControl;
 
 use crate::addr::{needs_scope, reaches, unmap};
 use crate::buf::Buf;
+use crate::device::capture::Filter;
+use crate::device::iface::Upper;
+use crate::network::layer::Network;
+use crate::network::path::{Cast, Path};
+use crate::network::route::Key;
 use crate::notify::{Events, Notifier};
 use crate::options::IpOptions;
-use crate::packet::Filter;
-use crate::path::{Cast, Path};
 use crate::ports::{Binding, is_any, plain};
-use crate::route::Key;
-use crate::stack::Stack;
 use crate::time::Instant;
 use abi::Errno;
 use groups::Membership;
@@ -52,9 +53,36 @@ impl Protocol {
     }
 }
 
+/// The datagram sockets of one stack.
+pub(crate) struct Datagrams {
+    pub(crate) net: Arc<Network>,
+    pub(crate) udp: table::Table<DatagramSocket>,
+    pub(crate) udp_lite: table::Table<DatagramSocket>,
+    pub(crate) ping: table::Table<DatagramSocket>,
+    pub(crate) ping6: table::Table<DatagramSocket>,
+    pub(crate) raw: RwLock<Vec<Arc<DatagramSocket>>>,
+}
+
+impl Datagrams {
+    /// No sockets.
+    pub(crate) fn new(net: &Arc<Network>) -> Datagrams {
+        Datagrams {
+            net: net.clone(),
+            udp: Default::default(),
+            udp_lite: Default::default(),
+            ping: Default::default(),
+            ping6: Default::default(),
+            raw: RwLock::default(),
+        }
+    }
+}
+
 /// A datagram socket; see the module.
 pub struct DatagramSocket {
-    stack: Arc<Stack>,
+    net: Arc<Network>,
+    all: Arc<Datagrams>,
+    /// Keeps the stack alive, and ends the socket's operations.
+    upper: Arc<Upper>,
     /// True for a socket of family AF_INET6.
     v6: AtomicBool,
     protocol: Protocol,
@@ -96,8 +124,15 @@ pub struct Received {
 
 impl DatagramSocket {
     /// A socket that is not bound. Raw sockets receive from now on.
-    pub fn new(stack: &Arc<Stack>, v6: bool, protocol: Protocol, notify: Notifier) -> Arc<DatagramSocket> {
-        let options = IpOptions::new(&stack.sysctls);
+    pub(crate) fn new(
+        all: &Arc<Datagrams>,
+        upper: Arc<Upper>,
+        v6: bool,
+        protocol: Protocol,
+        notify: Notifier,
+    ) -> Arc<DatagramSocket> {
+        let net = &all.net;
+        let options = IpOptions::new(&net.sysctls);
         let limit = options.receive_buffer;
         let bound_ip = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
         let inner = Inner {
@@ -113,9 +148,11 @@ impl DatagramSocket {
             port_named: false,
             closed: false,
         };
-        let queue = Mutex::new(Queue::new(limit, &stack.memory, protocol));
+        let queue = Mutex::new(Queue::new(limit, &net.memory, protocol));
         let socket = DatagramSocket {
-            stack: stack.clone(),
+            net: net.clone(),
+            all: all.clone(),
+            upper,
             v6: AtomicBool::new(v6),
             protocol,
             inner: Mutex::new(inner),
@@ -126,7 +163,7 @@ impl DatagramSocket {
         };
         let socket = Arc::new(socket);
         if matches!(protocol, Protocol::Raw(_)) {
-            stack.raw.write().push(socket.clone());
+            all.raw.write().push(socket.clone());
         }
         socket
     }
@@ -139,9 +176,9 @@ impl DatagramSocket {
             return Err(Errno::EINVAL);
         }
         let free =
-            inner.options.free_bind || inner.options.transparent || self.stack.sysctls.binds_nonlocal(ip);
+            inner.options.free_bind || inner.options.transparent || self.net.sysctls.binds_nonlocal(ip);
         let group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-        if !is_any(ip) && !group && !free && !self.stack.is_local(ip) && !self.stack.is_broadcast(ip) {
+        if !is_any(ip) && !group && !free && !self.net.is_local(ip) && !self.net.is_broadcast(ip) {
             return Err(Errno::EADDRNOTAVAIL);
         }
         if let SocketAddr::V6(v6) = address
@@ -153,7 +190,7 @@ impl DatagramSocket {
             }
             inner.options.device = scope;
         }
-        let start = self.stack.sysctls.unprivileged_port_start.get();
+        let start = self.net.sysctls.unprivileged_port_start.get();
         let low = address.port() != 0 && i64::from(address.port()) < start;
         if self.protocol.is_udp() && low && !privileged {
             return Err(Errno::EACCES);
@@ -182,9 +219,9 @@ impl DatagramSocket {
         };
         let binding = match self.table() {
             Some(table) => {
-                let range = self.stack.sysctls.port_range();
+                let range = self.net.sysctls.port_range();
                 let remote = inner.remote.map(plain);
-                table.bind(&self.stack.keys, range, binding, remote, self)?
+                table.bind(&self.net.keys, range, binding, remote, self)?
             }
             None => binding,
         };
@@ -196,12 +233,12 @@ impl DatagramSocket {
         matches!(self.protocol, Protocol::Raw(_))
     }
 
-    fn table(&self) -> Option<&table::Table> {
+    fn table(&self) -> Option<&table::Table<DatagramSocket>> {
         match self.protocol {
-            Protocol::Udp => Some(&self.stack.udp),
-            Protocol::UdpLite => Some(&self.stack.udp_lite),
-            Protocol::Ping if self.is_v6() => Some(&self.stack.ping6),
-            Protocol::Ping => Some(&self.stack.ping),
+            Protocol::Udp => Some(&self.all.udp),
+            Protocol::UdpLite => Some(&self.all.udp_lite),
+            Protocol::Ping if self.is_v6() => Some(&self.all.ping6),
+            Protocol::Ping => Some(&self.all.ping),
             Protocol::Raw(_) => None,
         }
     }
@@ -229,7 +266,7 @@ impl DatagramSocket {
         if key.oif == 0 && needs_scope(ip) {
             return Err(Errno::EINVAL);
         }
-        let path = self.stack.route(&key, now)?;
+        let path = self.net.route(&key, now)?;
         if path.cast == Cast::Broadcast && !inner.options.broadcast {
             return Err(Errno::EACCES);
         }
@@ -278,7 +315,7 @@ impl DatagramSocket {
         let named = if options.device != 0 { options.device } else { scope };
         let oif = if named == 0 && group { options.multicast_device } else { named };
         // A socket that is bound to a group or to a broadcast address has no source of its own.
-        let plain = |ip: &IpAddr| !is_any(*ip) && !ip.is_multicast() && !self.stack.is_broadcast(*ip);
+        let plain = |ip: &IpAddr| !is_any(*ip) && !ip.is_multicast() && !self.net.is_broadcast(*ip);
         let bound = Some(inner.binding.map_or(inner.bound_ip, |b| b.ip)).filter(plain);
         let src =
             bound.filter(|ip| ip.is_ipv4() == dst.is_ipv4()).or(options.multicast_source.filter(|_| group));
@@ -470,16 +507,21 @@ impl DatagramSocket {
         memberships.iter().for_each(|membership| self.leave_link(membership));
         match (binding, self.table()) {
             (Some(binding), Some(table)) => table.remove(binding.port, self),
-            (_, None) => self.stack.raw.write().retain(|other| !std::ptr::eq(&**other, self)),
+            (_, None) => self.all.raw.write().retain(|other| !std::ptr::eq(&**other, self)),
             _ => {}
         }
         self.queue.lock().close();
         self.notify.changed(Events::ANY);
     }
 
-    /// The stack.
-    pub fn stack(&self) -> &Arc<Stack> {
-        &self.stack
+    /// The network layer of its stack.
+    pub fn network(&self) -> &Arc<Network> {
+        &self.net
+    }
+
+    /// Ends an operation that may have sent packets: processes what they lead to in this stack. No lock may be held.
+    fn finish(&self, now: Instant) {
+        self.net.links.inbox.finish(&*self.upper, now);
     }
 
     /// What the socket speaks.

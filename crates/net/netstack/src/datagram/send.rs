@@ -6,9 +6,9 @@ use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::frame::Tags;
 use crate::frame::{Checksum, Frame, Offload};
+use crate::network::path::{Cast, Header, Path};
 use crate::notify::Events;
 use crate::options::{IpOptions, MtuDiscovery};
-use crate::path::{Cast, Header, Path};
 use crate::ports::is_any;
 use crate::stamps::{self, Moment};
 use crate::time::Instant;
@@ -123,7 +123,7 @@ impl DatagramSocket {
                 at: Some(now),
                 offender: None,
                 to,
-                data: self.stack.pool.copy(data),
+                data: self.net.links.pool.copy(data),
             });
         }
         self.notify.changed(Events::ERR);
@@ -141,7 +141,7 @@ impl DatagramSocket {
         let result = self.send_locked(&mut inner, now, data, to, control);
         let told = result.is_ok().then(|| Self::stamps(&mut inner, control)).flatten();
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
         if let Some(told) = told {
             self.note_sent(now, data, to, &told);
         }
@@ -157,7 +157,7 @@ impl DatagramSocket {
         control: &SendControl,
         more: bool,
     ) -> Result<(), Errno> {
-        let fresh = || (self.stack.buf(data.len()), to, control.clone());
+        let fresh = || (self.net.buf(data.len()), to, control.clone());
         let (mut held, to, control) = inner.corked.take().unwrap_or_else(fresh);
         if held.len() + data.len() > MAX_UDP {
             inner.corked = Some((held, to, control));
@@ -249,7 +249,7 @@ impl DatagramSocket {
         if plain
             && let Some(path) = &inner.path
             && path.dst == to.ip()
-            && path.generation == self.stack.generation()
+            && path.generation == self.net.generation()
         {
             return Ok(limited(&inner.options, path.clone()));
         }
@@ -261,7 +261,7 @@ impl DatagramSocket {
         }
         key.src = control.source.or(key.src);
         key.mark = control.mark.unwrap_or(key.mark);
-        let path = self.stack.route(&key, now)?;
+        let path = self.net.route(&key, now)?;
         if path.cast == Cast::Broadcast && !inner.options.broadcast {
             return Err(Errno::EACCES);
         }
@@ -308,7 +308,7 @@ impl DatagramSocket {
                 *start += (buf.len() - len) as u16;
             }
         }
-        self.stack.send_ip(message.now, message.path, &header, buf, offload)
+        self.net.send_ip(message.now, message.path, &header, buf, offload)
     }
 
     /// Refuses a packet of `len` bytes that would be cut though the sender forbids it (`IPV6_DONTFRAG`).
@@ -344,7 +344,7 @@ impl DatagramSocket {
         let lite = self.protocol == Protocol::UdpLite;
         let protocol = if lite { proto::UDP_LITE } else { proto::UDP };
         let header = self.header(inner, message, protocol, data.len() + Udp::LEN + ip_len);
-        let mut buf = self.stack.pool.copy(data);
+        let mut buf = self.net.links.pool.copy(data);
         let mut udp = Udp::new(src, to.port(), data.len());
         let mut offload = Offload::default();
         let trusted = path.iface.features().checksum && data.len() + Udp::LEN + ip_len <= path.mtu as usize;
@@ -360,8 +360,8 @@ impl DatagramSocket {
         buf.push_front(udp.as_bytes());
         let result = self.send_message(message, header, buf, offload);
         match &result {
-            Ok(()) if lite => self.stack.counters.udp_lite.out_datagrams.bump(),
-            Ok(()) => self.stack.counters.udp.out_datagrams.bump(),
+            Ok(()) if lite => self.net.counters.udp_lite.out_datagrams.bump(),
+            Ok(()) => self.net.counters.udp.out_datagrams.bump(),
             Err(errno) => self.note_local_error(inner, *errno, path.mtu, to),
         }
         result
@@ -382,7 +382,7 @@ impl DatagramSocket {
             at: None,
             offender: None,
             to,
-            data: self.stack.pool.copy(&[]),
+            data: self.net.links.pool.copy(&[]),
         };
         let mut queue = self.queue.lock();
         queue.push_error(error);
@@ -400,10 +400,10 @@ impl DatagramSocket {
         let ident = inner.binding.map_or(0, |binding| binding.port).to_be_bytes();
         let body = &data[Icmp::LEN..];
         let icmp = Icmp::new(kind, 0, [ident[0], ident[1], given[6], given[7]]);
-        let mut buf = self.stack.pool.copy(body);
+        let mut buf = self.net.links.pool.copy(body);
         buf.push_front(icmp.sealed(message.between(), body).as_bytes());
         let header = self.header(inner, message, protocol, len);
-        let counters = if self.is_v6() { &self.stack.counters.icmp6 } else { &self.stack.counters.icmp };
+        let counters = if self.is_v6() { &self.net.counters.icmp6 } else { &self.net.counters.icmp };
         counters.out_msgs.bump();
         counters.out_echos.bump();
         self.send_message(message, header, buf, Offload::default())
@@ -426,7 +426,7 @@ impl DatagramSocket {
             };
         }
         self.refuse_fragments(inner, message, len)?;
-        let mut buf = self.stack.pool.copy(data);
+        let mut buf = self.net.links.pool.copy(data);
         let at = if protocol == proto::ICMPV6 { Some(2) } else { inner.options.checksum_at };
         if let Some(at) = at.filter(|_| self.is_v6()) {
             self.fill_checksum(message, &mut buf, protocol, at.into())?;
@@ -463,10 +463,10 @@ impl DatagramSocket {
             return Err(Errno::EMSGSIZE);
         }
         Ipv6::parse_quoted(data).ok_or(Errno::EINVAL)?;
-        self.stack.counters.ip6.out_requests.bump();
+        self.net.counters.ip6.out_requests.bump();
         let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
-        let frame = Frame { tags, offload: GIVEN, ..Frame::new(self.stack.pool.copy(data)) };
-        self.stack.send_own(message.now, message.path, frame, header)
+        let frame = Frame { tags, offload: GIVEN, ..Frame::new(self.net.links.pool.copy(data)) };
+        self.net.send_own(message.now, message.path, frame, header)
     }
 
     /// `IP_HDRINCL`: the stack fills in length, checksum, and source and identification if they are zero (raw(7)).
@@ -482,20 +482,20 @@ impl DatagramSocket {
         }
         let given = Ipv4::parse_quoted(data).ok_or(Errno::EINVAL)?;
         let options = data.get(Ipv4::LEN..given.header_len()).ok_or(Errno::EINVAL)?;
-        let mut buf = self.stack.pool.copy(data);
+        let mut buf = self.net.links.pool.copy(data);
         let src = if given.src().is_unspecified() { path.src } else { given.src().into() };
         let (IpAddr::V4(src), bytes) = (src, buf.bytes_mut()) else { return Err(Errno::EINVAL) };
         bytes[2..4].copy_from_slice(&(data.len() as u16).to_be_bytes());
         if given.id.get() == 0 {
-            bytes[4..6].copy_from_slice(&(self.stack.ident() as u16).to_be_bytes());
+            bytes[4..6].copy_from_slice(&(self.net.ident() as u16).to_be_bytes());
         }
         bytes[10..12].fill(0);
         bytes[12..16].copy_from_slice(&src.octets());
         let sum = Sum::new().with(&bytes[..Ipv4::LEN]).with(options).finish();
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-        self.stack.counters.ip.out_requests.bump();
+        self.net.counters.ip.out_requests.bump();
         let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
-        self.stack.send_own(now, path, Frame { tags, offload: GIVEN, ..Frame::new(buf) }, header)
+        self.net.send_own(now, path, Frame { tags, offload: GIVEN, ..Frame::new(buf) }, header)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Bound datagram sockets, by port.
 
-use super::DatagramSocket;
 use crate::keys::Keys;
 use crate::ports::{Binding, candidates, plain, score};
 use abi::Errno;
@@ -11,25 +10,25 @@ use std::sync::Arc;
 
 const SHARDS: usize = 32;
 
-struct Entry {
+struct Entry<S> {
     binding: Binding,
     remote: Option<SocketAddr>,
-    socket: Arc<DatagramSocket>,
+    socket: Arc<S>,
 }
 
-/// The sockets of one protocol. A port is always in the shard that its number names.
-pub(crate) struct Table {
-    shards: [RwLock<HashMap<u16, Vec<Entry>>>; SHARDS],
+/// The sockets `S` of one protocol. A port is always in the shard that its number names.
+pub(crate) struct Table<S> {
+    shards: [RwLock<HashMap<u16, Vec<Entry<S>>>>; SHARDS],
 }
 
-impl Default for Table {
+impl<S> Default for Table<S> {
     fn default() -> Self {
         Table { shards: std::array::from_fn(|_| RwLock::default()) }
     }
 }
 
-impl Table {
-    fn shard(&self, port: u16) -> &RwLock<HashMap<u16, Vec<Entry>>> {
+impl<S> Table<S> {
+    fn shard(&self, port: u16) -> &RwLock<HashMap<u16, Vec<Entry<S>>>> {
         &self.shards[usize::from(port) % SHARDS]
     }
 
@@ -40,7 +39,7 @@ impl Table {
         range: (u16, u16),
         binding: Binding,
         remote: Option<SocketAddr>,
-        socket: &Arc<DatagramSocket>,
+        socket: &Arc<S>,
     ) -> Result<Binding, Errno> {
         if binding.port != 0 {
             return self.insert(binding, remote, socket, true).ok_or(Errno::EADDRINUSE);
@@ -55,7 +54,7 @@ impl Table {
         &self,
         binding: Binding,
         remote: Option<SocketAddr>,
-        socket: &Arc<DatagramSocket>,
+        socket: &Arc<S>,
         share: bool,
     ) -> Option<Binding> {
         let mut shard = self.shard(binding.port).write();
@@ -69,7 +68,7 @@ impl Table {
     }
 
     /// Changes what a bound socket receives: connect(2) and its undoing.
-    pub(crate) fn update(&self, port: u16, socket: &DatagramSocket, ip: IpAddr, remote: Option<SocketAddr>) {
+    pub(crate) fn update(&self, port: u16, socket: &S, ip: IpAddr, remote: Option<SocketAddr>) {
         let mut shard = self.shard(port).write();
         let entries = shard.get_mut(&port).into_iter().flatten();
         for entry in entries.filter(|entry| std::ptr::eq(&*entry.socket, socket)) {
@@ -79,7 +78,7 @@ impl Table {
     }
 
     /// Changes with whom a bound socket shares its port: SO_REUSEADDR and SO_REUSEPORT.
-    pub(crate) fn share(&self, port: u16, socket: &DatagramSocket, (addr, by_port): (bool, bool)) {
+    pub(crate) fn share(&self, port: u16, socket: &S, (addr, by_port): (bool, bool)) {
         let mut shard = self.shard(port).write();
         let entries = shard.get_mut(&port).into_iter().flatten();
         for entry in entries.filter(|entry| std::ptr::eq(&*entry.socket, socket)) {
@@ -88,7 +87,7 @@ impl Table {
     }
 
     /// Removes a socket.
-    pub(crate) fn remove(&self, port: u16, socket: &DatagramSocket) {
+    pub(crate) fn remove(&self, port: u16, socket: &S) {
         let mut shard = self.shard(port).write();
         let Some(entries) = shard.get_mut(&port) else { return };
         entries.retain(|entry| !std::ptr::eq(&*entry.socket, socket));
@@ -104,10 +103,10 @@ impl Table {
         from: SocketAddr,
         device: u32,
         hash: impl Fn() -> u64,
-    ) -> Option<Arc<DatagramSocket>> {
+    ) -> Option<Arc<S>> {
         let shard = self.shard(to.port()).read();
         let entries = shard.get(&to.port())?;
-        let score = |entry: &Entry| score(&entry.binding, entry.remote, to.ip(), from, device);
+        let score = |entry: &Entry<S>| score(&entry.binding, entry.remote, to.ip(), from, device);
         let best = entries.iter().filter_map(score).max()?;
         let mut equal = entries.iter().filter(|entry| score(entry) == Some(best));
         // Without SO_REUSEPORT the latest socket wins, as Linux's tables have it.
@@ -118,15 +117,15 @@ impl Table {
     }
 
     /// All sockets that a group or broadcast packet belongs to.
-    pub(crate) fn find_all(&self, to: SocketAddr, from: SocketAddr, device: u32) -> Vec<Arc<DatagramSocket>> {
+    pub(crate) fn find_all(&self, to: SocketAddr, from: SocketAddr, device: u32) -> Vec<Arc<S>> {
         let shard = self.shard(to.port()).read();
         let entries = shard.get(&to.port()).into_iter().flatten();
-        let fits = |entry: &&Entry| score(&entry.binding, entry.remote, to.ip(), from, device).is_some();
+        let fits = |entry: &&Entry<S>| score(&entry.binding, entry.remote, to.ip(), from, device).is_some();
         entries.filter(fits).map(|entry| entry.socket.clone()).collect()
     }
 
     /// All sockets, for /proc/net and sock_diag.
-    pub(crate) fn all(&self) -> Vec<Arc<DatagramSocket>> {
+    pub(crate) fn all(&self) -> Vec<Arc<S>> {
         let shards = self.shards.iter();
         shards
             .flat_map(|s| s.read().values().flatten().map(|e| e.socket.clone()).collect::<Vec<_>>())

@@ -4,12 +4,11 @@ use super::conn::{Emit, State};
 use super::emit::Packets;
 use super::input::Verdict;
 use super::listener::{Answer, Arrival};
-use super::socket::{TcpSocket, is_reset};
+use super::socket::{Tcp, TcpSocket, is_reset};
+use crate::network::path::Cast;
+use crate::network::received::Packet;
+use crate::network::route::Key;
 use crate::notify::Events;
-use crate::path::Cast;
-use crate::received::Packet;
-use crate::route::Key;
-use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::icmp::{Quoted, SocketError};
 use crate::wire::seq::Seq;
@@ -17,14 +16,15 @@ use crate::wire::tcp::{self, Flags, Segment};
 use abi::Errno;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// ICMP errors that end a half-open connection, beside those that end every connection.
 const ENDS_HANDSHAKE: [Errno; 3] = [Errno::EHOSTUNREACH, Errno::ENETUNREACH, Errno::EPROTO];
 
-impl Stack {
+impl Tcp {
     /// Takes a TCP segment for this host.
-    pub(crate) fn tcp_input(self: &Arc<Self>, packet: &Packet<'_>) {
-        let counters = &self.counters.tcp;
+    pub(crate) fn input(&self, packet: &Packet) {
+        let counters = &self.net.counters.tcp;
         counters.in_segs.bump();
         if packet.cast != Cast::Local {
             return;
@@ -47,7 +47,7 @@ impl Stack {
             device: packet.iface.index,
             ttl: packet.info.ttl,
         };
-        if let Some(socket) = self.tcp.find(&arrival.tuple) {
+        if let Some(socket) = self.table.find(&arrival.tuple) {
             match socket.segment_input(&arrival) {
                 Verdict::Done => {
                     if seg.flags.contains(Flags::ACK) {
@@ -62,10 +62,10 @@ impl Stack {
         self.listener_input(&arrival);
     }
 
-    fn listener_input(self: &Arc<Self>, arrival: &Arrival<'_>) {
+    fn listener_input(&self, arrival: &Arrival<'_>) {
         let (local, remote) = arrival.tuple;
-        let hash = || self.keys.hash("reuseport", arrival.tuple);
-        let Some(listener) = self.tcp.find_listener(local, remote, arrival.device, hash) else {
+        let hash = || self.net.keys.hash("reuseport", arrival.tuple);
+        let Some(listener) = self.table.find_listener(local, remote, arrival.device, hash) else {
             return self.reset(arrival);
         };
         let mut inner = listener.inner.lock();
@@ -74,7 +74,7 @@ impl Stack {
             return self.reset(arrival);
         }
         if arrival.came_too_far(&inner.conn.options.ip) {
-            return self.counters.tcp.min_ttl_drop.bump();
+            return self.net.counters.tcp.min_ttl_drop.bump();
         }
         let answer = listener.listener_input(&mut inner, arrival);
         listener.settle(&mut inner);
@@ -93,14 +93,14 @@ impl Stack {
     }
 
     /// Traffic from a peer shows that its neighbour entry is right.
-    fn confirm(&self, packet: &Packet<'_>) {
-        if packet.iface.kind == crate::iface::Kind::Ethernet {
-            self.neighbours.read().confirm(&(packet.iface.index, packet.info.src), packet.now);
+    fn confirm(&self, packet: &Packet) {
+        if packet.iface.kind == crate::device::iface::Kind::Ethernet {
+            self.net.neighbours.read().confirm(&(packet.iface.index, packet.info.src), packet.now);
         }
     }
 
     /// Answers a segment that belongs to no connection (RFC 9293 section 3.5.2).
-    fn reset(self: &Arc<Self>, arrival: &Arrival<'_>) {
+    fn reset(&self, arrival: &Arrival<'_>) {
         if is_reset(arrival.seg) {
             return;
         }
@@ -108,7 +108,7 @@ impl Stack {
         let key = Key { src: Some(local.ip()), ..Key::to(remote.ip()) };
         let scoped = crate::addr::scope(remote.ip()) == crate::addr::Scope::Link;
         let key = Key { oif: if scoped { arrival.device } else { 0 }, ..key };
-        let Ok(path) = self.route(&key, arrival.now) else { return };
+        let Ok(path) = self.net.route(&key, arrival.now) else { return };
         let seg = arrival.seg;
         let reply = if seg.flags.contains(Flags::ACK) {
             Segment { seq: seg.ack, flags: Flags::RST, ..Segment::default() }
@@ -116,10 +116,10 @@ impl Stack {
             let ack = seg.seq + seg.occupies(arrival.data.len());
             Segment { seq: Seq(0), ack, flags: Flags::RST | Flags::ACK, ..Segment::default() }
         };
-        self.counters.tcp.out_rsts.bump();
-        self.counters.tcp.out_segs.bump();
+        self.net.counters.tcp.out_rsts.bump();
+        self.net.counters.tcp.out_segs.bump();
         let mut packets = Packets {
-            stack: self,
+            net: &self.net,
             path: Some(&path),
             local,
             remote,
@@ -134,13 +134,13 @@ impl Stack {
     }
 
     /// Hands an ICMP error to the connection that sent the packet; true when there is one.
-    pub(crate) fn tcp_error(self: &Arc<Self>, now: Instant, quote: &Quoted<'_>, error: &SocketError) -> bool {
+    pub(crate) fn error(&self, now: Instant, quote: &Quoted<'_>, error: &SocketError) -> bool {
         let Some(&[a, b, c, d, e, f, g, h]) = quote.payload.first_chunk() else { return false };
         let local = SocketAddr::new(quote.info.src, u16::from_be_bytes([a, b]));
         let remote = SocketAddr::new(quote.info.dst, u16::from_be_bytes([c, d]));
         let seq = Seq(u32::from_be_bytes([e, f, g, h]));
-        let Some(socket) = self.tcp.find(&(local, remote)) else {
-            let listener = self.tcp.find_listener(local, remote, 0, || 0);
+        let Some(socket) = self.table.find(&(local, remote)) else {
+            let listener = self.table.find_listener(local, remote, 0, || 0);
             let forget = |listener: Arc<TcpSocket>| {
                 let mut inner = listener.inner.lock();
                 let ends = error.fatal || local.is_ipv4() && ENDS_HANDSHAKE.contains(&error.errno);
@@ -152,12 +152,12 @@ impl Stack {
         let known =
             inner.conn.is_outstanding(seq) || (seq == inner.conn.nxt && inner.conn.state != State::Closed);
         if !known {
-            self.counters.tcp.out_of_window_icmps.bump();
+            self.net.counters.tcp.out_of_window_icmps.bump();
         }
         if let Some(mtu) = error.mtu {
             if known && (quote.info.dst.is_ipv6() || mtu >= 68) {
                 drop(inner);
-                self.learn_mtu(now, &quote.info, mtu);
+                self.net.learn_mtu(now, quote.info.dst, mtu);
                 socket.path_changed(now);
             }
             return known;
@@ -166,25 +166,19 @@ impl Stack {
         known
     }
 
-    /// All TCP sockets, for /proc/net/tcp and sock_diag.
-    pub fn tcp_sockets(&self) -> Vec<Arc<TcpSocket>> {
-        self.tcp.all()
-    }
-
     /// Connections in the table, in TIME-WAIT, and orphans: what /proc/net/sockstat shows.
-    pub fn tcp_counts(&self) -> (usize, usize, usize) {
-        let load =
-            |counter: &std::sync::atomic::AtomicUsize| counter.load(std::sync::atomic::Ordering::Relaxed);
-        (self.tcp.len(), load(&self.tcp.time_waits), load(&self.tcp.orphans))
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        (self.table.len(), load(&self.table.time_waits), load(&self.table.orphans))
     }
 }
 
 impl TcpSocket {
     /// Takes a segment for a connection.
-    fn segment_input(self: &Arc<Self>, arrival: &Arrival<'_>) -> Verdict {
+    fn segment_input(&self, arrival: &Arrival<'_>) -> Verdict {
         let mut inner = self.inner.lock();
         if arrival.came_too_far(&inner.conn.options.ip) {
-            self.stack.counters.tcp.min_ttl_drop.bump();
+            self.stack.net.counters.tcp.min_ttl_drop.bump();
             return Verdict::Done;
         }
         self.run(&mut inner, arrival.now, |conn, cx| {

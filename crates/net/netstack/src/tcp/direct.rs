@@ -12,12 +12,11 @@ use super::rtt::GIVE_UP_BASE;
 use super::rx::RxQueue;
 use super::sendq::Wanted;
 use super::socket::{Inner, Receiver, TcpSocket};
+use crate::network::path::Cast;
 use crate::notify::Events;
-use crate::path::Cast;
 use crate::stamps;
 use crate::time::Instant;
 use abi::Errno;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// How far a receive queue grows when its sender and its reader are both of this stack: enough for both to be busy at once.
@@ -48,9 +47,7 @@ impl TcpSocket {
         data: &[u8],
         wanted: Wanted,
     ) -> Option<Result<usize, Errno>> {
-        if self.stack.watchers.load(Ordering::Relaxed) > 0
-            || inner.conn.options.timestamping & stamps::TX != 0
-        {
+        if self.stack.net.taps.watchers.any() || inner.conn.options.timestamping & stamps::TX != 0 {
             self.leave_direct(inner);
             return None;
         }
@@ -70,7 +67,7 @@ impl TcpSocket {
                 let ready = data.len().saturating_sub(held);
                 if inner.conn.tx.is_empty() {
                     if queue.room() < ready {
-                        queue.grow(WINDOW.min(self.stack.sysctls.tcp_rmem_max.size() / 2));
+                        queue.grow(WINDOW.min(self.stack.net.sysctls.tcp_rmem_max.size() / 2));
                     }
                     moved = ready.min(queue.room());
                     queue.push(&data[..moved]);
@@ -146,7 +143,7 @@ impl TcpSocket {
             return false;
         }
         let Some((own, other)) = Self::tuple(inner) else { return false };
-        let Some(reader) = self.stack.tcp.find(&(other, own)) else { return false };
+        let Some(reader) = self.stack.tcp.table.find(&(other, own)) else { return false };
         if std::ptr::eq(&*reader, self) {
             return false;
         }

@@ -4,19 +4,18 @@ use super::conn::Emit;
 use crate::checksum::Sum;
 use crate::frame::Owner;
 use crate::frame::{Checksum, Gso, Offload};
-use crate::path::{Cast, Header, Path};
-use crate::stack::Stack;
+use crate::network::layer::Network;
+use crate::network::path::{Cast, Header, Path};
 use crate::time::Instant;
 use crate::wire::ip::Ipv4;
 use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
 use crate::wire::tcp::{MAX_LEN, Segment};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 /// Sends the segments of one connection.
 pub(crate) struct Packets<'a> {
-    pub(crate) stack: &'a Arc<Stack>,
+    pub(crate) net: &'a Network,
     /// `None` drops everything: there is no route at the moment.
     pub(crate) path: Option<&'a Path>,
     pub(crate) local: SocketAddr,
@@ -49,7 +48,7 @@ impl Emit for Packets<'_> {
             sum.with(&header[..header_len]).with(payload[0]).with(payload[1]).finish()
         };
         header[16..18].copy_from_slice(&checksum.to_be_bytes());
-        let mut buf = self.stack.buf(len);
+        let mut buf = self.net.buf(len);
         buf.extend(payload[0]);
         buf.extend(payload[1]);
         buf.push_front(&header[..header_len]);
@@ -63,7 +62,7 @@ impl Emit for Packets<'_> {
             owner: self.owner,
             ..Header::default()
         };
-        let _ = self.stack.send_ip(self.now, path, &ip, buf, offload);
+        let _ = self.net.send_ip(self.now, path, &ip, buf, offload);
     }
 }
 

@@ -20,7 +20,7 @@ impl TcpSocket {
         if let Some(iss) = inner.deferred {
             let result = self.open_with_data(&mut inner, now, iss, data, wanted.zerocopy);
             drop(inner);
-            self.stack.finish(now);
+            self.finish(now);
             return result;
         }
         self.may_send(&mut inner)?;
@@ -36,13 +36,13 @@ impl TcpSocket {
             }
             drop(inner);
             if owed {
-                self.stack.finish(now);
+                self.finish(now);
             }
             return result;
         }
         let taken = self.run(&mut inner, now, |conn, cx| conn.write(cx, data, wanted));
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
         if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) }
     }
 
@@ -70,7 +70,7 @@ impl TcpSocket {
             n
         });
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
         if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) }
     }
 
@@ -135,7 +135,7 @@ impl TcpSocket {
         if queue.direct {
             let waits = queue.sender_waits;
             drop(queue);
-            self.stack.watch_spares(now);
+            self.stack.net.watch_spares(now);
             if waits {
                 self.pull(now);
             }
@@ -150,7 +150,7 @@ impl TcpSocket {
                 conn.send_ack(cx);
             });
             drop(inner);
-            self.stack.finish(now);
+            self.finish(now);
         }
     }
 

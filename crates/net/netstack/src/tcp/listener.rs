@@ -5,10 +5,10 @@ use super::emit::{Packets, sizes};
 use super::options::TcpOptions;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
+use crate::network::path::Path;
+use crate::network::route::Key;
 use crate::notify::Events;
 use crate::options::IpOptions;
-use crate::path::Path;
-use crate::route::Key;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
 use crate::wire::seq::Seq;
@@ -127,7 +127,7 @@ pub(super) enum Answer {
 
 impl TcpSocket {
     /// Takes a segment for a listening socket.
-    pub(super) fn listener_input(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>) -> Answer {
+    pub(super) fn listener_input(&self, inner: &mut Inner, arrival: &Arrival<'_>) -> Answer {
         let flags = arrival.seg.flags;
         let known =
             inner.listener.as_ref().and_then(|listener| listener.requests.get(&arrival.tuple)).cloned();
@@ -152,7 +152,7 @@ impl TcpSocket {
 
     /// Whether a SYN may bring data, and the cookie to answer with (RFC 7413 section 4.2).
     fn fast_cookie(&self, inner: &Inner, arrival: &Arrival<'_>) -> (bool, Option<Cookie>) {
-        let setting = self.stack.sysctls.tcp_fastopen.get();
+        let setting = self.stack.net.sysctls.tcp_fastopen.get();
         let wanted = inner.conn.options.fast_open_queue > 0 || setting & WITHOUT_OPTION != 0;
         if setting & SERVER == 0 || !wanted {
             return (false, None);
@@ -163,19 +163,14 @@ impl TcpSocket {
             return (data || offered.is_some(), None);
         }
         let Some(offered) = offered else { return (false, None) };
-        let keys = &self.stack.fast_open_keys;
+        let keys = &self.stack.tcp.fast_open_keys;
         let (valid, renew) = keys.judge(&arrival.tuple, &offered);
         let own = keys.cookie(&arrival.tuple).filter(|_| !valid || renew);
         (valid, own.map(|own| own.like(&offered)))
     }
 
     /// Makes a connection from a SYN with a valid cookie; false when too many wait for their handshake.
-    fn accept_fast(
-        self: &Arc<Self>,
-        inner: &mut Inner,
-        arrival: &Arrival<'_>,
-        offer: Option<Cookie>,
-    ) -> bool {
+    fn accept_fast(&self, inner: &mut Inner, arrival: &Arrival<'_>, offer: Option<Cookie>) -> bool {
         let most = match inner.conn.options.fast_open_queue {
             0 => inner.listener.as_ref().map_or(0, |listener| listener.backlog),
             most => most,
@@ -191,14 +186,14 @@ impl TcpSocket {
         let path = self.path_for(&inner.conn.options, &arrival.tuple, arrival.device, arrival.now);
         let Some(path) = path else { return false };
         let child = self.child(inner, arrival.tuple, path);
-        let iss = Seq(self.stack.keys.initial_sequence(local, remote, arrival.now));
+        let iss = Seq(self.stack.net.keys.initial_sequence(local, remote, arrival.now));
         child.start_fast(arrival, iss, offer);
-        if !self.stack.tcp.insert(arrival.tuple, &child) {
+        if !self.stack.tcp.table.insert(arrival.tuple, &child) {
             return false;
         }
         if let Some(binding) = inner.binding {
             let own = crate::ports::Binding { listening: false, ip: local.ip(), ..binding };
-            self.stack.tcp.inherit(own, child.id());
+            self.stack.tcp.table.inherit(own, child.id());
         }
         if let Some(listener) = inner.listener.as_mut() {
             listener.fast.push(Arc::downgrade(&child));
@@ -207,9 +202,9 @@ impl TcpSocket {
         true
     }
 
-    fn syn_input(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>, offer: Option<Cookie>) {
-        let counters = &self.stack.counters.tcp;
-        let sysctls = &self.stack.sysctls;
+    fn syn_input(&self, inner: &mut Inner, arrival: &Arrival<'_>, offer: Option<Cookie>) {
+        let counters = &self.stack.net.counters.tcp;
+        let sysctls = &self.stack.net.sysctls;
         let Some(listener) = inner.listener.as_mut() else { return };
         if listener.is_full() {
             counters.listen_overflows.bump();
@@ -226,7 +221,7 @@ impl TcpSocket {
         }
         let (local, remote) = arrival.tuple;
         let asked = arrival.seg.flags.contains(Flags::ECE | Flags::CWR);
-        let iss = Seq(self.stack.keys.initial_sequence(local, remote, arrival.now));
+        let iss = Seq(self.stack.net.keys.initial_sequence(local, remote, arrival.now));
         let deadline = arrival.now.plus(Conn::syn_ack_wait(0));
         let request = Request {
             syn: *arrival.seg,
@@ -245,7 +240,7 @@ impl TcpSocket {
 
     /// Sends a SYN-ACK. `ts` replaces the timestamp, for cookies.
     fn send_syn_ack(
-        self: &Arc<Self>,
+        &self,
         inner: &Inner,
         now: Instant,
         tuple: &Tuple,
@@ -254,10 +249,11 @@ impl TcpSocket {
         ts: Option<u32>,
     ) {
         let Some(path) = self.path_for(&inner.conn.options, tuple, device, now) else { return };
-        let (offer, sysctls) = (&request.syn.options, &self.stack.sysctls);
+        let (offer, sysctls) = (&request.syn.options, &self.stack.net.sysctls);
         let mss = sizes(&path).0.min(65_535) as u16;
         let limit = inner.conn.options.max_segment;
-        let clock = (now.millis() as u32).wrapping_add(self.stack.keys.timestamp_offset(tuple.0, tuple.1));
+        let clock =
+            (now.millis() as u32).wrapping_add(self.stack.net.keys.timestamp_offset(tuple.0, tuple.1));
         let scaled = offer.wscale.is_some() && sysctls.tcp_window_scaling.on();
         let stamped = offer.timestamps.filter(|_| sysctls.tcp_timestamps.on());
         let window = inner.conn.options.window_limit(sysctls).min(65_535) as u16;
@@ -278,7 +274,7 @@ impl TcpSocket {
             },
             ..Segment::default()
         };
-        self.stack.counters.tcp.out_segs.bump();
+        self.stack.net.counters.tcp.out_segs.bump();
         self.packets(&inner.conn.options, Some(&path), tuple, now).emit(
             &segment,
             [&[], &[]],
@@ -300,7 +296,7 @@ impl TcpSocket {
         let oif = if options.ip.device != 0 || !scoped { options.ip.device } else { device };
         let tos = options.ip.tos_for(remote.ip());
         let key = Key { dst: remote.ip(), src: Some(local.ip()), iif: 0, oif, mark: options.ip.mark, tos };
-        self.stack.route(&key, now).ok()
+        self.stack.net.route(&key, now).ok()
     }
 
     pub(super) fn packets<'a>(
@@ -311,7 +307,7 @@ impl TcpSocket {
         now: Instant,
     ) -> Packets<'a> {
         Packets {
-            stack: &self.stack,
+            net: &self.stack.net,
             path,
             local: tuple.0,
             remote: tuple.1,
@@ -325,13 +321,8 @@ impl TcpSocket {
     }
 
     /// A segment for a half-open connection.
-    fn request_input(
-        self: &Arc<Self>,
-        inner: &mut Inner,
-        arrival: &Arrival<'_>,
-        request: &Request,
-    ) -> Answer {
-        let (seg, counters) = (arrival.seg, &self.stack.counters.tcp);
+    fn request_input(&self, inner: &mut Inner, arrival: &Arrival<'_>, request: &Request) -> Answer {
+        let (seg, counters) = (arrival.seg, &self.stack.net.counters.tcp);
         let expected = request.syn.seq + 1;
         let Some(listener) = inner.listener.as_mut() else { return Answer::Nothing };
         if seg.flags.contains(Flags::RST) {
@@ -351,13 +342,13 @@ impl TcpSocket {
         if seg.ack != request.iss + 1 {
             return Answer::Reset;
         }
-        let window = inner.conn.options.window_limit(&self.stack.sysctls) as u32;
+        let window = inner.conn.options.window_limit(&self.stack.net.sysctls) as u32;
         if seg.seq.before(expected) || seg.seq.after(expected + window) {
             return Answer::Nothing;
         }
         if listener.is_full() {
             counters.listen_overflows.bump();
-            let reset = self.stack.sysctls.tcp_abort_on_overflow.on();
+            let reset = self.stack.net.sysctls.tcp_abort_on_overflow.on();
             if reset {
                 listener.requests.remove(&arrival.tuple);
             }
@@ -375,19 +366,19 @@ impl TcpSocket {
     }
 
     /// Makes the connection of a completed handshake.
-    fn make_child(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>, request: &Request) -> Answer {
+    fn make_child(&self, inner: &mut Inner, arrival: &Arrival<'_>, request: &Request) -> Answer {
         let Some(path) = self.path_for(&inner.conn.options, &arrival.tuple, arrival.device, arrival.now)
         else {
             return Answer::Nothing;
         };
         let child = self.child(inner, arrival.tuple, path);
         child.start_child(arrival.now, &request.syn, request.iss, request.ecn);
-        if !self.stack.tcp.insert(arrival.tuple, &child) {
+        if !self.stack.tcp.table.insert(arrival.tuple, &child) {
             return Answer::Nothing;
         }
         if let Some(binding) = inner.binding {
             let own = crate::ports::Binding { listening: false, ip: arrival.tuple.0.ip(), ..binding };
-            self.stack.tcp.inherit(own, child.id());
+            self.stack.tcp.table.inherit(own, child.id());
         }
         if request.retries == 0 && request.sent_at > Instant::ZERO {
             child.sample(arrival.now.since(request.sent_at), arrival.now);
@@ -400,7 +391,7 @@ impl TcpSocket {
 
     // SYN cookies: the state of a half-open connection travels in its sequence number.
 
-    fn send_cookie(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>) {
+    fn send_cookie(&self, inner: &mut Inner, arrival: &Arrival<'_>) {
         let offered = arrival.seg.options.mss.unwrap_or(536);
         let size = COOKIE_MSS.iter().rposition(|mss| *mss <= offered).unwrap_or(0) as u32;
         let step = arrival.now.millis() / 1000 / COOKIE_STEP;
@@ -408,7 +399,7 @@ impl TcpSocket {
         let options = &arrival.seg.options;
         let bits = options.wscale.map_or(15, u32::from) | u32::from(options.sack_permitted) << 4;
         let clock = (arrival.now.millis() as u32)
-            .wrapping_add(self.stack.keys.timestamp_offset(arrival.tuple.0, arrival.tuple.1));
+            .wrapping_add(self.stack.net.keys.timestamp_offset(arrival.tuple.0, arrival.tuple.1));
         // The options hide in the low bits of the timestamp; without one they are not used.
         let ts = (clock & !0x3f) | bits;
         let mut syn = *arrival.seg;
@@ -428,22 +419,22 @@ impl TcpSocket {
             offer: None,
             acked: false,
         };
-        self.stack.counters.tcp.syncookies_sent.bump();
+        self.stack.net.counters.tcp.syncookies_sent.bump();
         self.send_syn_ack(inner, arrival.now, &arrival.tuple, arrival.device, &request, Some(ts));
     }
 
     fn cookie(&self, tuple: &Tuple, irs: Seq, step: u64, size: u32) -> u32 {
-        let mac = self.stack.keys.hash("cookie", (tuple, irs, step, size)) as u32 & 0xff_ffff;
+        let mac = self.stack.net.keys.hash("cookie", (tuple, irs, step, size)) as u32 & 0xff_ffff;
         ((step as u32 & 0x1f) << 27) | ((size & 7) << 24) | mac
     }
 
-    fn cookie_input(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>) -> Answer {
+    fn cookie_input(&self, inner: &mut Inner, arrival: &Arrival<'_>) -> Answer {
         let Some(listener) = inner.listener.as_ref() else { return Answer::Reset };
         let recent = listener.cookies_at.is_some_and(|at| arrival.now.since(at) < COOKIE_LIFE);
         if !recent || arrival.seg.flags.contains(Flags::SYN) {
             return Answer::Reset;
         }
-        let (seg, counters) = (arrival.seg, &self.stack.counters.tcp);
+        let (seg, counters) = (arrival.seg, &self.stack.net.counters.tcp);
         let (iss, irs) = (seg.ack - 1, seg.seq - 1);
         let now = arrival.now.millis() / 1000 / COOKIE_STEP;
         let size = iss.0 >> 24 & 7;
@@ -480,8 +471,8 @@ impl TcpSocket {
     }
 
     /// Sends SYN-ACKs again, and forgets connections that were not completed.
-    pub(super) fn expire_requests(self: &Arc<Self>, inner: &mut Inner, now: Instant) {
-        let sysctls: &Sysctls = &self.stack.sysctls;
+    pub(super) fn expire_requests(&self, inner: &mut Inner, now: Instant) {
+        let sysctls: &Sysctls = &self.stack.net.sysctls;
         let most = sysctls.tcp_synack_retries.size() as u32;
         let defer = inner.conn.options.defer_accept;
         let Some(listener) = inner.listener.as_mut() else { return };
@@ -503,8 +494,8 @@ impl TcpSocket {
         });
         listener.deadline = listener.requests.values().map(|request| request.deadline).min();
         for (tuple, request) in again {
-            self.stack.counters.tcp.retrans_segs.bump();
-            self.stack.counters.tcp.syn_retrans.bump();
+            self.stack.net.counters.tcp.retrans_segs.bump();
+            self.stack.net.counters.tcp.syn_retrans.bump();
             self.send_syn_ack(inner, now, &tuple, 0, &request, None);
         }
     }

@@ -53,4 +53,5 @@ pub use info::Info;
 pub use options::TcpOptions;
 pub use save::Saved;
 pub use sendq::Wanted;
+pub(crate) use socket::Tcp;
 pub use socket::TcpSocket;

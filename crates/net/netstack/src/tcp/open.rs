@@ -8,11 +8,11 @@ use super::sendq::Wanted;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
 use crate::addr::{needs_scope, reaches, unmap};
+use crate::network::path::{Cast, Path};
+use crate::network::route::Key;
 use crate::notify::Notifier;
-use crate::path::{Cast, Path};
 use crate::ports::{Binding, candidates, is_any};
 use crate::ring::Ring;
-use crate::route::Key;
 use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Segment};
@@ -59,8 +59,8 @@ impl TcpSocket {
             return Err(Errno::EINVAL);
         }
         let options = &inner.conn.options.ip;
-        let free = options.free_bind || options.transparent || self.stack.sysctls.binds_nonlocal(ip);
-        if !is_any(ip) && !free && !self.stack.is_local(ip) {
+        let free = options.free_bind || options.transparent || self.stack.net.sysctls.binds_nonlocal(ip);
+        if !is_any(ip) && !free && !self.stack.net.is_local(ip) {
             return Err(Errno::EADDRNOTAVAIL);
         }
         if let SocketAddr::V6(v6) = address
@@ -72,7 +72,7 @@ impl TcpSocket {
             }
             inner.conn.options.ip.device = scope;
         }
-        let start = self.stack.sysctls.unprivileged_port_start.get();
+        let start = self.stack.net.sysctls.unprivileged_port_start.get();
         if address.port() != 0 && i64::from(address.port()) < start && !privileged {
             return Err(Errno::EACCES);
         }
@@ -83,15 +83,15 @@ impl TcpSocket {
             return Ok(());
         }
         let binding = self.binding(&inner, ip, address.port(), false);
-        let range = self.stack.sysctls.port_range();
-        let binding = self.stack.tcp.bind(&self.stack.keys, range, binding, self.id())?;
+        let range = self.stack.net.sysctls.port_range();
+        let binding = self.stack.tcp.table.bind(&self.stack.net.keys, range, binding, self.id())?;
         (inner.binding, inner.named, inner.bound) = (Some(binding), address.port() != 0, Some(ip));
         Ok(())
     }
 
     /// Listens for connections (listen(2)).
     pub fn listen(&self, backlog: usize) -> Result<(), Errno> {
-        let backlog = backlog.min(self.stack.sysctls.somaxconn.size());
+        let backlog = backlog.min(self.stack.net.sysctls.somaxconn.size());
         let mut inner = self.inner.lock();
         if let Some(listener) = inner.listener.as_mut() {
             listener.backlog = backlog;
@@ -106,13 +106,13 @@ impl TcpSocket {
         let old = inner.binding.unwrap_or_else(|| self.binding(&inner, own, 0, false));
         let (reuse_addr, reuse_port) = (inner.conn.options.ip.reuse_addr, inner.conn.options.ip.reuse_port);
         let wanted = Binding { listening: true, reuse_addr, reuse_port, ..old };
-        let range = self.stack.sysctls.port_range();
-        let binding = self.stack.tcp.bind(&self.stack.keys, range, wanted, self.id())?;
+        let range = self.stack.net.sysctls.port_range();
+        let binding = self.stack.tcp.table.bind(&self.stack.net.keys, range, wanted, self.id())?;
         inner.binding = Some(binding);
         inner.listener = Some(Listener::new(backlog));
         inner.conn.state = State::Listen;
         if let Some(me) = self.me.upgrade() {
-            self.stack.tcp.listen(binding, &me);
+            self.stack.tcp.table.listen(binding, &me);
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl TcpSocket {
         }
         self.run(&mut inner, now, |conn, cx| conn.connect(cx, iss));
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
         Err(Errno::EINPROGRESS)
     }
 
@@ -152,7 +152,7 @@ impl TcpSocket {
         data: &[u8],
         zerocopy: bool,
     ) -> Result<usize, Errno> {
-        if self.stack.sysctls.tcp_fastopen.get() & CLIENT == 0 {
+        if self.stack.net.sysctls.tcp_fastopen.get() & CLIENT == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         let mut inner = self.inner.lock();
@@ -167,7 +167,7 @@ impl TcpSocket {
         };
         let result = self.open_with_data(&mut inner, now, iss, data, zerocopy);
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
         result
     }
 
@@ -255,7 +255,7 @@ impl TcpSocket {
         }
         let bound = inner.bound.filter(|ip| !is_any(*ip));
         let key = Key { dst: ip, src: bound, iif: 0, oif, mark: options.mark, tos: options.tos_for(ip) };
-        let path = self.stack.route(&key, now)?;
+        let path = self.stack.net.route(&key, now)?;
         if matches!(path.cast, Cast::Broadcast | Cast::Multicast) {
             return Err(Errno::ENETUNREACH);
         }
@@ -265,22 +265,22 @@ impl TcpSocket {
         (inner.registered, inner.connecting) = (true, true);
         let sizes = sizes(&path);
         inner.path = Some(path);
-        let keys = &self.stack.keys;
+        let keys = &self.stack.net.keys;
         let iss = start.unwrap_or(Seq(keys.initial_sequence(local, remote, now)));
-        let fresh = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
+        let fresh = Conn::new(inner.conn.options.clone(), &self.stack.net.sysctls);
         inner.conn = fresh;
-        inner.conn.tx = Ring::of(&self.stack.memory);
+        inner.conn.tx = Ring::of(&self.stack.net.memory);
         inner.conn.ts_offset = keys.timestamp_offset(local, remote);
         inner.conn.set_path(sizes.0, sizes.1);
         if fast {
-            let (known, cookie) = self.stack.tcp.known(&(local, remote));
-            let free = self.stack.sysctls.tcp_fastopen.get() & NO_COOKIE != 0;
+            let (known, cookie) = self.stack.tcp.table.known(&(local, remote));
+            let free = self.stack.net.sysctls.tcp_fastopen.get() & NO_COOKIE != 0;
             let free = free || inner.conn.options.fast_open_no_cookie;
             let open = &mut inner.conn.fast_open;
             (open.used, open.free, open.known_mss) = (true, free, known.mss);
             open.cookie = cookie.filter(|_| !free);
         }
-        *self.rx.queue.lock() = RxQueue::of(&self.stack.memory);
+        *self.rx.queue.lock() = RxQueue::of(&self.stack.net.memory);
         inner.conn.state = State::SynSent;
         Ok(Some(iss))
     }
@@ -294,14 +294,14 @@ impl TcpSocket {
         remote: SocketAddr,
         now: Instant,
     ) -> Result<(SocketAddr, Option<Seq>), Errno> {
-        let table = &self.stack.tcp;
+        let table = &self.stack.tcp.table;
         if let Some(binding) = inner.binding {
             let local = SocketAddr::new(ip, binding.port);
             let entered = self.enter((local, remote), now).ok_or(Errno::EADDRNOTAVAIL)?;
             return Ok((local, entered));
         }
-        let salt = self.stack.keys.hash("port", (ip, remote));
-        for port in candidates(&self.stack.keys, self.stack.sysctls.port_range(), salt) {
+        let salt = self.stack.net.keys.hash("port", (ip, remote));
+        for port in candidates(&self.stack.net.keys, self.stack.net.sysctls.port_range(), salt) {
             let local = SocketAddr::new(ip, port);
             let wanted = self.binding(inner, ip, port, true);
             if table.take(wanted, self.id(), true).is_none() {
@@ -319,7 +319,7 @@ impl TcpSocket {
     /// Enters the connection into the table; `None` when one with these addresses is there.
     fn enter(&self, tuple: Tuple, now: Instant) -> Option<Option<Seq>> {
         let me = self.me.upgrade()?;
-        let table = &self.stack.tcp;
+        let table = &self.stack.tcp.table;
         if table.insert(tuple, &me) {
             return Some(None);
         }
@@ -332,7 +332,7 @@ impl TcpSocket {
         let child = TcpSocket::with_options(&self.stack, self.is_v6(), inner.conn.options.clone());
         let mut own = child.inner.lock();
         own.conn.options.ip.inode = 0;
-        own.conn.ts_offset = self.stack.keys.timestamp_offset(tuple.0, tuple.1);
+        own.conn.ts_offset = self.stack.net.keys.timestamp_offset(tuple.0, tuple.1);
         let sizes = sizes(&path);
         own.conn.set_path(sizes.0, sizes.1);
         (own.tuple, own.path, own.registered) = (Some(tuple), Some(path), true);

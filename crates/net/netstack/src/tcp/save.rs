@@ -2,11 +2,10 @@
 
 use super::conn::{Conn, State};
 use super::rx::RxQueue;
-use super::socket::TcpSocket;
-use super::table::Tuple;
+use super::socket::{TcpContext, TcpSocket};
+use super::table::{Tuple, count};
 use crate::notify::Notifier;
 use crate::ports::Binding;
-use crate::stack::Stack;
 use crate::time::Instant;
 use abi::Errno;
 use std::net::IpAddr;
@@ -50,8 +49,8 @@ impl TcpSocket {
     }
 
     /// Puts a connection into a stack that has its address; `EADDRINUSE` when one with the same addresses is there.
-    pub fn restore(
-        stack: &Arc<Stack>,
+    pub(crate) fn restore(
+        stack: &Arc<TcpContext>,
         saved: Saved,
         now: Instant,
         notify: Notifier,
@@ -59,30 +58,30 @@ impl TcpSocket {
         let socket = TcpSocket::new(stack, saved.v6, notify);
         let mut inner = socket.inner.lock();
         inner.conn = saved.conn;
-        inner.conn.tx.move_to(&stack.memory);
+        inner.conn.tx.move_to(&stack.net.memory);
         inner.conn.count_notices();
         inner.tuple = Some(saved.tuple);
         (inner.binding, inner.named, inner.bound) = (saved.binding, saved.named, saved.bound);
         (inner.read_shut, inner.connecting) = (saved.read_shut, saved.connecting);
         *socket.rx.queue.lock() = saved.queue;
-        socket.rx.queue.lock().move_to(&stack.memory);
-        if !stack.tcp.insert(saved.tuple, &socket) {
+        socket.rx.queue.lock().move_to(&stack.net.memory);
+        if !stack.tcp.table.insert(saved.tuple, &socket) {
             return Err(Errno::EADDRINUSE);
         }
         inner.registered = true;
         if let Some(binding) = saved.binding {
-            stack.tcp.inherit(binding, socket.id());
+            stack.tcp.table.inherit(binding, socket.id());
         }
         if matches!(inner.conn.state, State::Established | State::CloseWait) {
-            stack.counters.tcp.curr_estab.bump();
+            stack.net.counters.tcp.curr_estab.bump();
         }
         if inner.conn.orphan {
-            super::table::Table::count(&stack.tcp.orphans, true);
+            count(&stack.tcp.table.orphans, true);
         }
         // Finds the path, sets the timers, and sends what is due.
         socket.run(&mut inner, now, |conn, cx| conn.on_timer(cx));
         drop(inner);
-        stack.finish(now);
+        socket.finish(now);
         Ok(socket)
     }
 }

@@ -7,18 +7,21 @@
 use super::conn::{Conn, Cx, State};
 use super::direct::Direct;
 use super::emit::sizes;
+use super::fastopen::FastOpenKeys;
 use super::info::Info;
 use super::listener::Listener;
 use super::notices::Notice;
 use super::options::TcpOptions;
 use super::rx::RxQueue;
-use super::table::{Table, Tuple};
+use super::table::{Table, Tuple, count};
+use crate::device::iface::Upper;
+use crate::network::layer::Network;
+use crate::network::path::Path;
+use crate::network::schedule::{Expire, Target};
 use crate::notify::{Events, Notifier};
-use crate::path::Path;
 use crate::ports::Binding;
 use crate::ring::Ring;
 use crate::rows::Timer;
-use crate::stack::{Stack, Target};
 use crate::stamps;
 use crate::time::Instant;
 use crate::timer::TimerId;
@@ -32,9 +35,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+/// TCP in one stack: its sockets, and the keys of Fast Open cookies.
+pub(crate) struct Tcp {
+    pub(crate) net: Arc<Network>,
+    pub(crate) table: Table<TcpSocket>,
+    pub(crate) fast_open_keys: FastOpenKeys,
+    context: Mutex<Weak<TcpContext>>,
+}
+
+/// What a socket needs of its stack. All sockets of a stack share one, which keeps the stack alive.
+pub(crate) struct TcpContext {
+    pub(crate) net: Arc<Network>,
+    pub(crate) tcp: Arc<Tcp>,
+    /// Ends the operations of sockets.
+    pub(crate) upper: Arc<Upper>,
+}
+
+impl Tcp {
+    /// The context of sockets. `upper` is the stack itself.
+    pub(crate) fn context(self: &Arc<Self>, upper: impl FnOnce() -> Arc<Upper>) -> Arc<TcpContext> {
+        let mut place = self.context.lock();
+        if let Some(context) = place.upgrade() {
+            return context;
+        }
+        let context = Arc::new(TcpContext { net: self.net.clone(), tcp: self.clone(), upper: upper() });
+        *place = Arc::downgrade(&context);
+        context
+    }
+
+    /// TCP without sockets.
+    pub(crate) fn new(net: &Arc<Network>) -> Tcp {
+        let fast_open_keys = FastOpenKeys::new(net.keys.fast_open());
+        Tcp { net: net.clone(), table: Table::default(), fast_open_keys, context: Mutex::default() }
+    }
+}
+
 /// A TCP socket; see the module.
 pub struct TcpSocket {
-    pub(super) stack: Arc<Stack>,
+    pub(super) stack: Arc<TcpContext>,
     /// True for a socket of family AF_INET6.
     v6: AtomicBool,
     pub(super) notify: OnceLock<Notifier>,
@@ -77,15 +115,16 @@ pub(super) struct Inner {
 
 impl TcpSocket {
     /// A socket that is not bound.
-    pub fn new(stack: &Arc<Stack>, v6: bool, notify: Notifier) -> Arc<TcpSocket> {
-        let socket = TcpSocket::with_options(stack, v6, TcpOptions::new(&stack.sysctls));
+    pub(crate) fn new(stack: &Arc<TcpContext>, v6: bool, notify: Notifier) -> Arc<TcpSocket> {
+        let socket = TcpSocket::with_options(stack, v6, TcpOptions::new(&stack.net.sysctls));
         let _ = socket.notify.set(notify);
         socket
     }
 
-    pub(super) fn with_options(stack: &Arc<Stack>, v6: bool, options: TcpOptions) -> Arc<TcpSocket> {
-        let mut conn = Conn::new(options, &stack.sysctls);
-        conn.tx = Ring::of(&stack.memory);
+    pub(super) fn with_options(stack: &Arc<TcpContext>, v6: bool, options: TcpOptions) -> Arc<TcpSocket> {
+        let net = &stack.net;
+        let mut conn = Conn::new(options, &net.sysctls);
+        conn.tx = Ring::of(&net.memory);
         let inner = Inner {
             conn,
             listener: None,
@@ -109,10 +148,7 @@ impl TcpSocket {
             v6: AtomicBool::new(v6),
             notify: OnceLock::new(),
             inner: Mutex::new(inner),
-            rx: Arc::new(Receiver {
-                queue: Mutex::new(RxQueue::of(&stack.memory)),
-                sender: Mutex::default(),
-            }),
+            rx: Arc::new(Receiver { queue: Mutex::new(RxQueue::of(&net.memory)), sender: Mutex::default() }),
             me: me.clone(),
         })
     }
@@ -128,6 +164,11 @@ impl TcpSocket {
         {
             notify.changed(events);
         }
+    }
+
+    /// Ends an operation that may have sent packets: processes what they lead to in this stack. No lock may be held.
+    pub(super) fn finish(&self, now: Instant) {
+        self.stack.net.links.inbox.finish(&*self.stack.upper, now);
     }
 
     // Operations on the connection.
@@ -149,7 +190,7 @@ impl TcpSocket {
         let tuple = inner.tuple.unwrap_or((any, any));
         let options = inner.conn.options.for_packets_to(tuple.1.ip());
         let mut packets = super::emit::Packets {
-            stack: &self.stack,
+            net: &self.stack.net,
             path: inner.path.as_ref(),
             local: tuple.0,
             remote: tuple.1,
@@ -165,8 +206,8 @@ impl TcpSocket {
             now,
             emit: &mut packets,
             rx: &mut rx,
-            counters: &self.stack.counters.tcp,
-            sysctls: &self.stack.sysctls,
+            counters: &self.stack.net.counters.tcp,
+            sysctls: &self.stack.net.sysctls,
             events: Events::empty(),
         };
         let result = f(&mut inner.conn, &mut cx);
@@ -175,7 +216,7 @@ impl TcpSocket {
         }
         let events = cx.events;
         if let Some(learnt) = inner.conn.fast_open.learnt.take() {
-            self.stack.tcp.learn(&tuple, &learnt);
+            self.stack.tcp.table.learn(&tuple, &learnt);
         }
         drop(rx);
         self.settle(inner);
@@ -185,7 +226,7 @@ impl TcpSocket {
 
     fn refresh_path(&self, inner: &mut Inner, now: Instant) {
         let Some(tuple) = inner.tuple else { return };
-        let generation = self.stack.generation();
+        let generation = self.stack.net.generation();
         let current = inner.path.as_ref().is_some_and(|path| path.generation == generation);
         if current || inner.conn.state == State::Closed {
             return;
@@ -203,9 +244,9 @@ impl TcpSocket {
         let waits = inner.conn.state == State::TimeWait;
         if waits != inner.waits {
             inner.waits = waits;
-            Table::count(&self.stack.tcp.time_waits, waits);
-            let count = self.stack.tcp.time_waits.load(Ordering::Relaxed);
-            if waits && count > self.stack.sysctls.tcp_max_tw_buckets.size() {
+            count(&self.stack.tcp.table.time_waits, waits);
+            let count = self.stack.tcp.table.time_waits.load(Ordering::Relaxed);
+            if waits && count > self.stack.net.sysctls.tcp_max_tw_buckets.size() {
                 return self.forget(inner);
             }
         }
@@ -221,8 +262,9 @@ impl TcpSocket {
         if inner.armed.is_none_or(|armed| next < armed) {
             inner.armed = Some(next);
             let weak = &self.me;
-            let id = *inner.timer.get_or_insert_with(|| self.stack.add_timer(Target::Tcp(weak.clone())));
-            self.stack.arm(id, Some(next));
+            let id =
+                *inner.timer.get_or_insert_with(|| self.stack.net.timers.add(Target::Socket(weak.clone())));
+            self.stack.net.timers.arm(id, Some(next));
         }
     }
 
@@ -239,7 +281,7 @@ impl TcpSocket {
         // The caller holds another connection's lock; two that wait for each other would wait for ever.
         let mut inner = self.inner.try_lock()?;
         let tuple = inner.tuple?;
-        let allowed = match self.stack.sysctls.tcp_tw_reuse.get() {
+        let allowed = match self.stack.net.sysctls.tcp_tw_reuse.get() {
             1 => true,
             2 => tuple.1.ip().is_loopback() || tuple.0.ip() == tuple.1.ip(),
             _ => false,
@@ -258,11 +300,11 @@ impl TcpSocket {
         inner.registered = false;
         inner.direct = None;
         if let Some(tuple) = &inner.tuple {
-            self.stack.tcp.remove(tuple, self);
+            self.stack.tcp.table.remove(tuple, self);
         }
         let orphan = inner.conn.orphan;
         if orphan {
-            Table::count(&self.stack.tcp.orphans, false);
+            count(&self.stack.tcp.table.orphans, false);
         }
         self.let_port_go(inner, orphan);
         if orphan {
@@ -276,12 +318,12 @@ impl TcpSocket {
             && let Some(binding) = inner.binding.take()
         {
             inner.old_port = binding.port;
-            self.stack.tcp.release(binding.port, self.id());
+            self.stack.tcp.table.release(binding.port, self.id());
         }
     }
 
     /// Runs the timers of the socket.
-    pub(crate) fn on_timer(self: &Arc<Self>, now: Instant) {
+    fn on_timer(&self, now: Instant) {
         let mut inner = self.inner.lock();
         inner.armed = None;
         if inner.listener.is_some() {
@@ -319,7 +361,7 @@ impl TcpSocket {
         }
         drop(inner);
         self.tell(Events::ANY);
-        self.stack.finish(now);
+        self.finish(now);
         Ok(())
     }
 
@@ -336,13 +378,13 @@ impl TcpSocket {
         self.let_port_go(&mut inner, false);
         (inner.tuple, inner.path) = (None, None);
         (inner.connecting, inner.read_shut, inner.deferred) = (false, false, None);
-        inner.conn = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
-        inner.conn.tx = Ring::of(&self.stack.memory);
+        inner.conn = Conn::new(inner.conn.options.clone(), &self.stack.net.sysctls);
+        inner.conn.tx = Ring::of(&self.stack.net.memory);
         inner.conn.error = open.then_some(Errno::ECONNRESET);
-        *self.rx.queue.lock() = RxQueue::of(&self.stack.memory);
+        *self.rx.queue.lock() = RxQueue::of(&self.stack.net.memory);
         drop(inner);
         self.tell(Events::ANY);
-        self.stack.finish(now);
+        self.finish(now);
     }
 
     fn stop_listening(&self, mut inner: parking_lot::MutexGuard<'_, Inner>, now: Instant) {
@@ -352,13 +394,13 @@ impl TcpSocket {
         self.let_port_go(&mut inner, false);
         drop(inner);
         if let Some(binding) = binding {
-            self.stack.tcp.unlisten(binding.port, self);
+            self.stack.tcp.table.unlisten(binding.port, self);
         }
         for child in listener.take_all() {
             child.abort(now);
         }
         self.tell(Events::ANY);
-        self.stack.finish(now);
+        self.finish(now);
     }
 
     /// Ends the connection with a reset.
@@ -366,13 +408,13 @@ impl TcpSocket {
         let mut inner = self.inner.lock();
         self.leave_direct(&mut inner);
         inner.conn.orphan = true;
-        Table::count(&self.stack.tcp.orphans, true);
+        count(&self.stack.tcp.table.orphans, true);
         if inner.conn.state == State::Closed {
             self.close_dead(&mut inner);
         }
         self.run(&mut inner, now, |conn, cx| conn.abort(cx));
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
     }
 
     /// Ends the connection with a reset, or stops listening, because an administrator asks for it (sock_diag's SOCK_DESTROY). The
@@ -388,7 +430,7 @@ impl TcpSocket {
         inner.conn.error = Some(Errno::ECONNABORTED);
         drop(inner);
         self.tell(Events::ANY);
-        self.stack.finish(now);
+        self.finish(now);
     }
 
     /// Ends the socket: the last descriptor is closed. Data that was not read resets the connection (RFC 2525 section 2.17), and so
@@ -397,7 +439,7 @@ impl TcpSocket {
         let mut inner = self.inner.lock();
         if inner.listener.is_some() {
             if let Some(binding) = inner.binding {
-                self.stack.tcp.release(binding.port, self.id());
+                self.stack.tcp.table.release(binding.port, self.id());
             }
             return self.stop_listening(inner, now);
         }
@@ -414,20 +456,20 @@ impl TcpSocket {
         };
         inner.conn.orphan = true;
         inner.conn.options.ip.inode = 0;
-        Table::count(&self.stack.tcp.orphans, true);
+        count(&self.stack.tcp.table.orphans, true);
         if inner.conn.state == State::Closed {
             self.close_dead(&mut inner);
             return;
         }
-        let counters = &self.stack.counters.tcp;
-        let crowd = self.stack.tcp.orphans.load(Ordering::Relaxed);
+        let counters = &self.stack.net.counters.tcp;
+        let crowd = self.stack.tcp.table.orphans.load(Ordering::Relaxed);
         let hard = inner.conn.options.linger == Some(Duration::ZERO);
         if unread && inner.conn.state != State::TimeWait {
             counters.abort_on_close.bump();
         } else if hard {
             counters.abort_on_linger.bump();
         }
-        let reset = unread || hard || crowd > self.stack.sysctls.tcp_max_orphans.size();
+        let reset = unread || hard || crowd > self.stack.net.sysctls.tcp_max_orphans.size();
         self.run(&mut inner, now, |conn, cx| match conn.state {
             State::TimeWait => {}
             State::SynSent => conn.finish(cx, None),
@@ -438,14 +480,14 @@ impl TcpSocket {
             }
         });
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
     }
 
     /// The connection is over already: nothing but the port is left.
     fn close_dead(&self, inner: &mut Inner) {
-        Table::count(&self.stack.tcp.orphans, false);
+        count(&self.stack.tcp.table.orphans, false);
         if let Some(binding) = inner.binding.take() {
-            self.stack.tcp.release(binding.port, self.id());
+            self.stack.tcp.table.release(binding.port, self.id());
         }
         self.rx.queue.lock().clear();
     }
@@ -483,7 +525,7 @@ impl TcpSocket {
         let mut inner = self.inner.lock();
         let result = f(&mut inner.conn.options);
         let options = &inner.conn.options;
-        let (inline, window) = (options.oob_inline, options.window_limit(&self.stack.sysctls));
+        let (inline, window) = (options.oob_inline, options.window_limit(&self.stack.net.sysctls));
         let locked = options.receive_buffer.is_some();
         let packets_only = options.ip.min_ttl > 0 || options.ip.min_hops > 0;
         if let Some(size) = options.send_buffer {
@@ -501,7 +543,7 @@ impl TcpSocket {
             let ip = &inner.conn.options.ip;
             let binding = Binding { reuse_addr: ip.reuse_addr, reuse_port: ip.reuse_port, ..binding };
             inner.binding = Some(binding);
-            self.stack.tcp.inherit(binding, self.id());
+            self.stack.tcp.table.inherit(binding, self.id());
         }
         {
             let mut queue = self.rx.queue.lock();
@@ -520,7 +562,7 @@ impl TcpSocket {
             });
         }
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
         result
     }
 
@@ -535,7 +577,7 @@ impl TcpSocket {
             }
         });
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
     }
 
     /// Takes the pending error (`SO_ERROR`).
@@ -606,7 +648,7 @@ impl TcpSocket {
             self.leave_direct(&mut inner);
         }
         drop(inner);
-        self.stack.finish(now);
+        self.finish(now);
     }
 
     /// True when the next byte to read is the urgent one (`SIOCATMARK`).
@@ -654,7 +696,7 @@ impl TcpSocket {
         let options = &inner.conn.options;
         let receive = options.receive_buffer.unwrap_or_else(|| {
             let tuned = 2 * self.rx.queue.lock().capacity;
-            tuned.max(self.stack.sysctls.tcp_rmem_default.size())
+            tuned.max(self.stack.net.sysctls.tcp_rmem_default.size())
         });
         (options.send_buffer.unwrap_or(inner.conn.tx_limit), receive)
     }
@@ -681,9 +723,9 @@ impl TcpSocket {
         (timer, (ip.uid, ip.inode))
     }
 
-    /// The stack.
-    pub fn stack(&self) -> &Arc<Stack> {
-        &self.stack
+    /// The network layer of its stack.
+    pub fn network(&self) -> &Arc<Network> {
+        &self.stack.net
     }
 
     fn shown(&self, address: SocketAddr) -> SocketAddr {
@@ -736,11 +778,17 @@ impl TcpOptions {
     }
 }
 
+impl Expire for TcpSocket {
+    fn expire(&self, now: Instant) {
+        self.on_timer(now);
+    }
+}
+
 impl Drop for TcpSocket {
     fn drop(&mut self) {
         let inner = self.inner.get_mut();
         if let Some(id) = inner.timer.take() {
-            self.stack.remove_timer(id);
+            self.stack.net.timers.remove(id);
         }
     }
 }

@@ -4,7 +4,6 @@
 //! rarely. All locks are below those of sockets.
 
 use super::conn::Learnt;
-use super::socket::TcpSocket;
 use crate::keys::Keys;
 use crate::ports::{Binding, candidates, score};
 use crate::wire::tcp::Cookie;
@@ -24,7 +23,7 @@ const MAX_COOKIES: usize = 1024;
 
 /// What is known of a server from earlier connections.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ServerMemory {
     pub(crate) mss: u16,
     cookie: Option<Cookie>,
     /// The kinds of question for a cookie that it did not answer: the experimental option is tried second, and then no more.
@@ -34,24 +33,24 @@ pub(crate) struct Known {
 /// Local and remote address.
 pub(crate) type Tuple = (SocketAddr, SocketAddr);
 
-type Listeners = HashMap<u16, Vec<(Binding, Arc<TcpSocket>)>>;
+type Listeners<S> = HashMap<u16, Vec<(Binding, Arc<S>)>>;
 
 type Ports = HashMap<u16, HashMap<usize, Binding>>;
 
-/// The tables.
-pub(crate) struct Table {
-    connections: [RwLock<HashMap<Tuple, Arc<TcpSocket>>>; SHARDS],
+/// The tables, of sockets `S`.
+pub(crate) struct Table<S> {
+    connections: [RwLock<HashMap<Tuple, Arc<S>>>; SHARDS],
     ports: [Mutex<Ports>; SHARDS],
-    listeners: RwLock<Listeners>,
+    listeners: RwLock<Listeners<S>>,
     /// Fast Open cookies of servers, by this side's address and theirs.
-    cookies: Mutex<HashMap<(IpAddr, IpAddr), Known>>,
+    cookies: Mutex<HashMap<(IpAddr, IpAddr), ServerMemory>>,
     /// Closed connections that still have something to send.
     pub(crate) orphans: AtomicUsize,
     /// Connections in TIME-WAIT.
     pub(crate) time_waits: AtomicUsize,
 }
 
-impl Default for Table {
+impl<S> Default for Table<S> {
     fn default() -> Self {
         Table {
             connections: std::array::from_fn(|_| RwLock::default()),
@@ -64,20 +63,20 @@ impl Default for Table {
     }
 }
 
-impl Table {
-    fn shard(&self, tuple: &Tuple) -> &RwLock<HashMap<Tuple, Arc<TcpSocket>>> {
+impl<S> Table<S> {
+    fn shard(&self, tuple: &Tuple) -> &RwLock<HashMap<Tuple, Arc<S>>> {
         let mut hasher = SipHasher13::new();
         tuple.hash(&mut hasher);
         &self.connections[hasher.finish() as usize % SHARDS]
     }
 
     /// The connection between two addresses.
-    pub(crate) fn find(&self, tuple: &Tuple) -> Option<Arc<TcpSocket>> {
+    pub(crate) fn find(&self, tuple: &Tuple) -> Option<Arc<S>> {
         self.shard(tuple).read().get(tuple).cloned()
     }
 
     /// Adds a connection; false when there is one.
-    pub(crate) fn insert(&self, tuple: Tuple, socket: &Arc<TcpSocket>) -> bool {
+    pub(crate) fn insert(&self, tuple: Tuple, socket: &Arc<S>) -> bool {
         let mut shard = self.shard(&tuple).write();
         if shard.contains_key(&tuple) {
             return false;
@@ -87,7 +86,7 @@ impl Table {
     }
 
     /// Removes a connection, if it is this socket's.
-    pub(crate) fn remove(&self, tuple: &Tuple, socket: &TcpSocket) {
+    pub(crate) fn remove(&self, tuple: &Tuple, socket: &S) {
         let mut shard = self.shard(tuple).write();
         if shard.get(tuple).is_some_and(|found| std::ptr::eq(&**found, socket)) {
             shard.remove(tuple);
@@ -141,12 +140,12 @@ impl Table {
     }
 
     /// Adds a listener.
-    pub(crate) fn listen(&self, binding: Binding, socket: &Arc<TcpSocket>) {
+    pub(crate) fn listen(&self, binding: Binding, socket: &Arc<S>) {
         self.listeners.write().entry(binding.port).or_default().push((binding, socket.clone()));
     }
 
     /// Removes a listener.
-    pub(crate) fn unlisten(&self, port: u16, socket: &TcpSocket) {
+    pub(crate) fn unlisten(&self, port: u16, socket: &S) {
         let mut listeners = self.listeners.write();
         let Some(list) = listeners.get_mut(&port) else { return };
         list.retain(|(_, other)| !std::ptr::eq(&**other, socket));
@@ -162,7 +161,7 @@ impl Table {
         from: SocketAddr,
         device: u32,
         hash: impl Fn() -> u64,
-    ) -> Option<Arc<TcpSocket>> {
+    ) -> Option<Arc<S>> {
         let listeners = self.listeners.read();
         let list = listeners.get(&to.port())?;
         let rank = |binding: &Binding| score(binding, None, to.ip(), from, device);
@@ -174,7 +173,7 @@ impl Table {
     }
 
     /// What is known of a server, and the Fast Open cookie for it; an empty one asks for it.
-    pub(crate) fn known(&self, tuple: &Tuple) -> (Known, Option<Cookie>) {
+    pub(crate) fn known(&self, tuple: &Tuple) -> (ServerMemory, Option<Cookie>) {
         let known = self.cookies.lock().get(&(tuple.0.ip(), tuple.1.ip())).copied().unwrap_or_default();
         let question = Cookie::new(&[]).map(|c| if known.silent == 1 { c.of_experiment() } else { c });
         (known, known.cookie.or(question))
@@ -195,7 +194,7 @@ impl Table {
     }
 
     /// All sockets, for /proc/net/tcp and sock_diag.
-    pub(crate) fn all(&self) -> Vec<Arc<TcpSocket>> {
+    pub(crate) fn all(&self) -> Vec<Arc<S>> {
         let mut all: Vec<_> = self.listeners.read().values().flatten().map(|(_, s)| s.clone()).collect();
         for shard in &self.connections {
             all.extend(shard.read().values().cloned());
@@ -207,13 +206,13 @@ impl Table {
     pub(crate) fn len(&self) -> usize {
         self.connections.iter().map(|shard| shard.read().len()).sum()
     }
+}
 
-    /// Counts one more or less.
-    pub(crate) fn count(counter: &AtomicUsize, more: bool) {
-        if more {
-            counter.fetch_add(1, Ordering::Relaxed);
-        } else {
-            counter.fetch_sub(1, Ordering::Relaxed);
-        }
+/// Counts one more or less.
+pub(crate) fn count(counter: &AtomicUsize, more: bool) {
+    if more {
+        counter.fetch_add(1, Ordering::Relaxed);
+    } else {
+        counter.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -14,7 +14,7 @@ fn addr(text: &str) -> SocketAddr {
 }
 
 fn socket(stack: &Arc<Stack>, v6: bool) -> Arc<DatagramSocket> {
-    DatagramSocket::new(stack, v6, Protocol::Udp, Arc::new(Silent))
+    stack.datagram_socket(v6, Protocol::Udp, Arc::new(Silent))
 }
 
 fn bound(host: &Host, at: &str) -> Arc<DatagramSocket> {
@@ -164,7 +164,7 @@ fn broadcast_and_multicast_reach_all() {
     let mut query = vec![0x11, 100, 0, 0, 0, 0, 0, 0];
     let sum = crate::checksum::Sum::new().with(&query).finish();
     query[2..4].copy_from_slice(&sum.to_be_bytes());
-    let router = DatagramSocket::new(&a.stack, false, Protocol::Raw(2), Arc::new(Silent));
+    let router = a.stack.datagram_socket(false, Protocol::Raw(2), Arc::new(Silent));
     router.configure(T0, |options| options.multicast_device = a.eth.index);
     router.send(T0, &query, Some(addr("224.0.0.1:0")), &SendControl::default()).unwrap();
     assert_eq!(exchange(T0, &a, &b), 2);
@@ -217,8 +217,8 @@ fn corks_segments_and_limits() {
 #[test]
 fn ping_and_raw_sockets() {
     let (a, b) = (host(1), host(2));
-    let ping = DatagramSocket::new(&a.stack, false, Protocol::Ping, Arc::new(Silent));
-    let raw = DatagramSocket::new(&a.stack, false, Protocol::Raw(1), Arc::new(Silent));
+    let ping = a.stack.datagram_socket(false, Protocol::Ping, Arc::new(Silent));
+    let raw = a.stack.datagram_socket(false, Protocol::Raw(1), Arc::new(Silent));
     send(&ping, &[8, 0, 0, 0, 9, 9, 0, 1, b'h', b'i'], "10.0.0.2:0").unwrap();
     exchange(T0, &a, &b);
     let (reply, from) = receive(&ping).unwrap();
@@ -227,8 +227,8 @@ fn ping_and_raw_sockets() {
     let (packet, _) = receive(&raw).unwrap();
     assert_eq!((packet[0], packet[9], packet.len()), (0x45, 1, 30));
     assert_eq!(send(&ping, &[0; 8], "10.0.0.2:0"), Err(Errno::EINVAL));
-    let sender = DatagramSocket::new(&a.stack, false, Protocol::Raw(99), Arc::new(Silent));
-    let getter = DatagramSocket::new(&b.stack, false, Protocol::Raw(99), Arc::new(Silent));
+    let sender = a.stack.datagram_socket(false, Protocol::Raw(99), Arc::new(Silent));
+    let getter = b.stack.datagram_socket(false, Protocol::Raw(99), Arc::new(Silent));
     send(&sender, b"raw", "10.0.0.2:0").unwrap();
     exchange(T0, &a, &b);
     assert_eq!(&receive(&getter).unwrap().0[20..], b"raw");
@@ -287,7 +287,7 @@ fn paths_of_ipv4_are_bounded() {
 #[test]
 fn socket_filters() {
     struct Ends(usize);
-    impl crate::packet::Filter for Ends {
+    impl crate::capture::Filter for Ends {
         fn accept(&self, packet: &[u8]) -> usize {
             if packet.last() == Some(&b'y') { self.0 } else { 0 }
         }

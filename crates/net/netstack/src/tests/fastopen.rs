@@ -15,7 +15,7 @@ fn to() -> SocketAddr {
 }
 
 fn client(host: &Host) -> Arc<TcpSocket> {
-    TcpSocket::new(&host.stack, false, Arc::new(Silent))
+    host.stack.tcp_socket(false, Arc::new(Silent))
 }
 
 /// A client's and a server's stack, and a listener.
@@ -125,12 +125,12 @@ fn servers_may_do_without_cookies() {
 #[test]
 fn servers_with_one_key_know_each_others_cookies() {
     let (a, b, server) = hosts(0x402);
-    b.stack.fast_open_keys.set("1-2-3-4").unwrap();
+    b.stack.fast_open_keys().set("1-2-3-4").unwrap();
     learn(&a, &b, &server);
     let (c, other) = (host(2), b);
     drop(other);
     c.stack.sysctls.tcp_fastopen.set(0x402).unwrap();
-    c.stack.fast_open_keys.set("1-2-3-4").unwrap();
+    c.stack.fast_open_keys().set("1-2-3-4").unwrap();
     let server = client(&c);
     server.bind("0.0.0.0:80".parse().unwrap(), true).unwrap();
     server.listen(16).unwrap();

@@ -1,7 +1,7 @@
 //! Packet filters see what passes, and may drop and change it.
 
 use super::hosts::{T0, exchange, host};
-use crate::datagram::{DatagramSocket, Protocol};
+use crate::datagram::Protocol;
 use crate::hooks::{Hooked, Hooks, Point, Verdict};
 use crate::notify::Silent;
 use abi::Errno;
@@ -19,6 +19,7 @@ struct Filter {
 impl Hooks for Filter {
     fn look(&self, packet: &mut Hooked<'_>) -> Verdict {
         self.seen.lock().push(packet.point);
+        packet.headers.changed = true;
         let bytes = packet.packet.bytes_mut();
         if packet.point == Point::Output && bytes[16..20] == [10, 0, 0, 9] {
             bytes[16..20].copy_from_slice(&[127, 0, 0, 1]);
@@ -38,6 +39,7 @@ struct Rewrite;
 impl Hooks for Rewrite {
     fn look(&self, packet: &mut Hooked<'_>) -> Verdict {
         if packet.point == Point::Input {
+            packet.headers.changed = true;
             let bytes = packet.packet.bytes_mut();
             bytes[12..16].copy_from_slice(&[10, 0, 0, 77]);
             // The sum of the pseudo header changes; none is needed.
@@ -51,9 +53,9 @@ impl Hooks for Rewrite {
 fn what_a_filter_writes_at_input_is_what_sockets_see() {
     let (a, b) = (host(1), host(2));
     b.stack.set_hooks(Some(Arc::new(Rewrite)));
-    let server = DatagramSocket::new(&b.stack, false, Protocol::Udp, Arc::new(Silent));
+    let server = b.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     server.bind(addr("0.0.0.0:53"), true).unwrap();
-    let client = DatagramSocket::new(&a.stack, false, Protocol::Udp, Arc::new(Silent));
+    let client = a.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     client.bind(addr("0.0.0.0:1000"), true).unwrap();
     client.send(T0, b"hello", Some(addr("10.0.0.2:53")), &Default::default()).unwrap();
     exchange(T0, &a, &b);
@@ -71,9 +73,9 @@ fn filters_see_all_points() {
     let (filter, far) = (Arc::new(Filter::default()), Arc::new(Filter::default()));
     a.stack.set_hooks(Some(filter.clone()));
     b.stack.set_hooks(Some(far.clone()));
-    let server = DatagramSocket::new(&b.stack, false, Protocol::Udp, Arc::new(Silent));
+    let server = b.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     server.bind(addr("0.0.0.0:53"), true).unwrap();
-    let client = DatagramSocket::new(&a.stack, false, Protocol::Udp, Arc::new(Silent));
+    let client = a.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     let mut out = [0; 9000];
     let send = |len: usize, to: &str| client.send(T0, &vec![1; len], Some(addr(to)), &Default::default());
     send(5000, "10.0.0.2:53").unwrap();
@@ -91,10 +93,10 @@ fn filters_see_all_points() {
     *filter.drop_at.lock() = Some(Point::Output);
     assert_eq!(send(10, "10.0.0.2:53"), Err(Errno::EPERM));
     *filter.drop_at.lock() = None;
-    let local = DatagramSocket::new(&a.stack, false, Protocol::Udp, Arc::new(Silent));
+    let local = a.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     local.bind(addr("127.0.0.1:53"), true).unwrap();
     send(10, "10.0.0.9:53").unwrap();
     assert_eq!(local.receive(&mut out, false).unwrap().copied, 10, "a changed destination");
     a.stack.set_hooks(None);
-    assert_eq!(a.stack.watchers.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert!(!a.stack.taps.watchers.any());
 }

@@ -1,7 +1,7 @@
 //! Malformed and hostile traffic: nothing panics, memory stays bounded, other connections live.
 
 use super::hosts::{Host, T0, exchange, host};
-use crate::datagram::{DatagramSocket, Protocol};
+use crate::datagram::Protocol;
 use crate::frame::{Frame, Offload};
 use crate::notify::Silent;
 use crate::tcp::{State, TcpSocket};
@@ -21,10 +21,10 @@ fn addr(text: &str) -> SocketAddr {
 fn pair(a: &Host, b: &Host, v6: bool) -> (Arc<TcpSocket>, Arc<TcpSocket>, Arc<TcpSocket>) {
     let any = if v6 { "[::]:80" } else { "0.0.0.0:80" };
     let to = if v6 { "[2001:db8::1]:80" } else { "10.0.0.1:80" };
-    let listener = TcpSocket::new(&a.stack, v6, Arc::new(Silent));
+    let listener = a.stack.tcp_socket(v6, Arc::new(Silent));
     listener.bind(addr(any), true).unwrap();
     listener.listen(16).unwrap();
-    let client = TcpSocket::new(&b.stack, v6, Arc::new(Silent));
+    let client = b.stack.tcp_socket(v6, Arc::new(Silent));
     let _ = client.connect(T0, addr(to));
     exchange(T0, a, b);
     let server = listener.accept(Arc::new(Silent)).unwrap();
@@ -51,14 +51,14 @@ fn mutated_packets_do_no_harm() {
     for v6 in [false, true] {
         let (a, b) = (host(1), host(2));
         let (_listener, server, client) = pair(&a, &b, v6);
-        let udp = DatagramSocket::new(&a.stack, v6, Protocol::Udp, Arc::new(Silent));
+        let udp = a.stack.datagram_socket(v6, Protocol::Udp, Arc::new(Silent));
         udp.bind(addr(if v6 { "[::]:53" } else { "0.0.0.0:53" }), true).unwrap();
         let mut corpus: Vec<Frame> = Vec::new();
         let mut now = T0;
         for _ in 0..20 {
             let _ = client.send(now, &[5; 4000], false);
             let _ = server.send(now, &[6; 100], false);
-            let sender = DatagramSocket::new(&b.stack, v6, Protocol::Udp, Arc::new(Silent));
+            let sender = b.stack.datagram_socket(v6, Protocol::Udp, Arc::new(Silent));
             let to = if v6 { "[2001:db8::1]:53" } else { "10.0.0.1:53" };
             let _ = sender.send(now, &[1; 3000], Some(addr(to)), &Default::default());
             for _ in 0..3 {
@@ -122,7 +122,7 @@ fn floods_are_bounded_and_others_live() {
     let mut out = [0; 9];
     assert_eq!(server.receive(T0, &mut out, false), Ok(5));
     // A legitimate client gets in while the flood lasts.
-    let honest = TcpSocket::new(&b.stack, false, Arc::new(Silent));
+    let honest = b.stack.tcp_socket(false, Arc::new(Silent));
     let _ = honest.connect(T0, addr("10.0.0.1:80"));
     exchange(T0, &a, &b);
     assert_eq!(honest.state(), State::Established);
@@ -138,11 +138,11 @@ fn connections_of_many_threads_move_bytes() {
         .map(|n| {
             let stack = a.stack.clone();
             std::thread::spawn(move || {
-                let listener = TcpSocket::new(&stack, false, Arc::new(Silent));
+                let listener = stack.tcp_socket(false, Arc::new(Silent));
                 listener.bind(addr("127.0.0.1:0"), true).unwrap();
                 listener.listen(4).unwrap();
                 for round in 0..30 {
-                    let client = TcpSocket::new(&stack, false, Arc::new(Silent));
+                    let client = stack.tcp_socket(false, Arc::new(Silent));
                     while !matches!(
                         client.connect(clock, listener.local()),
                         Ok(()) | Err(abi::Errno::EISCONN)
@@ -209,12 +209,12 @@ fn queues_of_all_sockets_are_bounded_together() {
     const MOST: usize = LIMIT + (8 << 20);
     let a = host(1);
     a.stack.memory.set_limit(LIMIT);
-    let listener = TcpSocket::new(&a.stack, false, Arc::new(Silent));
+    let listener = a.stack.tcp_socket(false, Arc::new(Silent));
     listener.bind(addr("127.0.0.1:80"), true).unwrap();
     listener.listen(1000).unwrap();
     let mut pairs = Vec::new();
     for _ in 0..300 {
-        let client = TcpSocket::new(&a.stack, false, Arc::new(Silent));
+        let client = a.stack.tcp_socket(false, Arc::new(Silent));
         let _ = client.connect(T0, addr("127.0.0.1:80"));
         pairs.push((listener.accept(Arc::new(Silent)).unwrap(), client));
     }

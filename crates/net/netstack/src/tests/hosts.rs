@@ -1,13 +1,13 @@
 //! Hosts that are joined by a simulated Ethernet.
 
 use crate::addr::Prefix;
-use crate::device::{Device, Features};
+use crate::driver::{Device, Features};
 use crate::frame::Frame;
 use crate::iface::LOOPBACK;
 use crate::iface::{Address, Config, Iface, Kind};
-use crate::stack::{NoAlarm, Stack};
 use crate::time::Instant;
 use crate::wire::eth::Mac;
+use crate::{NoAlarm, Stack};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;

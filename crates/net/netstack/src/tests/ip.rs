@@ -5,7 +5,7 @@ use crate::addr::Prefix;
 use crate::frame::{Frame, Offload};
 use crate::iface::Address;
 use crate::neigh::State;
-use crate::path::Header;
+use crate::network::path::Header;
 use crate::route::{Key, Route};
 use crate::testing::{Random, effort};
 use crate::wire::eth::{self, Ethernet, Mac};

@@ -2,18 +2,17 @@
 
 use super::hosts::{T0, exchange, host};
 use crate::addr::Prefix;
-use crate::datagram::{DatagramSocket, Protocol};
-use crate::device::Features;
+use crate::capture::{ALL, Filter, PacketType};
+use crate::datagram::Protocol;
+use crate::driver::Features;
 use crate::frame::Frame;
 use crate::iface::LOOPBACK;
 use crate::iface::{Address, Config, Iface, Kind};
-use crate::links::QueueDevice;
 use crate::notify::Silent;
-use crate::packet::{ALL, Filter, PacketSocket, PacketType};
+use crate::queue::QueueDevice;
 use crate::route::Route;
-use crate::stack::{NoAlarm, Stack};
-use crate::tcp::TcpSocket;
 use crate::wire::eth::Mac;
+use crate::{NoAlarm, Stack};
 use abi::Errno;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,10 +41,10 @@ fn raise(stack: &Arc<Stack>, link: &Iface, ip: &str) {
 
 /// Moves bytes from one stack to another; nothing but the stacks' own operations carries them.
 fn transfer(from: &Arc<Stack>, to: &Arc<Stack>, at: &str) {
-    let listener = TcpSocket::new(to, false, Arc::new(Silent));
+    let listener = to.tcp_socket(false, Arc::new(Silent));
     listener.bind(addr(at), true).unwrap();
     listener.listen(1).unwrap();
-    let client = TcpSocket::new(from, false, Arc::new(Silent));
+    let client = from.tcp_socket(false, Arc::new(Silent));
     assert_eq!(client.connect(T0, addr(at)), Err(Errno::EINPROGRESS));
     let server = listener.accept(Arc::new(Silent)).unwrap();
     let data: Vec<u8> = (0..2_000_000u32).map(|n| (n * 7) as u8).collect();
@@ -77,7 +76,7 @@ fn veth_pairs_join_stacks() {
     let packets = near.counters.tx_packets.get();
     assert!(packets < 300, "{packets} packets: segments were not kept together");
     a.remove_link(near.index).unwrap();
-    let lost = TcpSocket::new(&a, false, Arc::new(Silent));
+    let lost = a.tcp_socket(false, Arc::new(Silent));
     assert_eq!(lost.connect(T0, addr("10.1.0.2:80")), Err(Errno::ENETUNREACH));
 }
 
@@ -112,10 +111,10 @@ fn routers_cut_what_links_do_not_take_whole() {
     let via = |gateway: &str, link: &Iface| Route::new(all, link.index, Some(gateway.parse().unwrap()));
     inner.with_routes(|routes| routes.add(via("10.3.0.3", &eth))).unwrap();
     outer.stack.with_routes(|routes| routes.add(via("10.0.0.3", &outer.eth))).unwrap();
-    let listener = TcpSocket::new(&outer.stack, false, Arc::new(Silent));
+    let listener = outer.stack.tcp_socket(false, Arc::new(Silent));
     listener.bind(addr("0.0.0.0:80"), true).unwrap();
     listener.listen(1).unwrap();
-    let client = TcpSocket::new(&inner, false, Arc::new(Silent));
+    let client = inner.tcp_socket(false, Arc::new(Silent));
     assert_eq!(client.connect(T0, addr("10.0.0.2:80")), Err(Errno::EINPROGRESS));
     exchange(T0, &router, &outer);
     let server = listener.accept(Arc::new(Silent)).unwrap();
@@ -136,7 +135,7 @@ fn tun_queues_hold_packets() {
     let tun = Config { kind: Kind::Tunnel, ..config("tun0", 0) };
     let link = a.add_link(tun, device.clone()).unwrap();
     raise(&a, &link, "10.4.0.1/24");
-    let socket = DatagramSocket::new(&a, false, Protocol::Udp, Arc::new(Silent));
+    let socket = a.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     for _ in 0..600 {
         socket.send(T0, b"out", Some(addr("10.4.0.2:7")), &Default::default()).unwrap();
     }
@@ -165,8 +164,8 @@ impl Filter for UdpOnly {
 #[test]
 fn packet_sockets_see_both_directions() {
     let (a, b) = (host(1), host(2));
-    let sniffer = PacketSocket::new(&a.stack, false, ALL, Arc::new(Silent));
-    let socket = DatagramSocket::new(&a.stack, false, Protocol::Udp, Arc::new(Silent));
+    let sniffer = a.stack.packet_socket(false, ALL, Arc::new(Silent));
+    let socket = a.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     socket.send(T0, b"x", Some(addr("10.0.0.2:9")), &Default::default()).unwrap();
     exchange(T0, &a, &b);
     let all: Vec<_> = std::iter::from_fn(|| sniffer.receive(false).ok()).collect();
@@ -186,7 +185,7 @@ fn packet_sockets_see_both_directions() {
         (40, 47, &[&[0; 12][..], &[8, 0]].concat()[..])
     );
     let frame = [&b.eth.mac().0[..], &a.eth.mac().0, &[0x88, 0xb5], b"own protocol"].concat();
-    let cooked = PacketSocket::new(&b.stack, true, 0x88b5, Arc::new(Silent));
+    let cooked = b.stack.packet_socket(true, 0x88b5, Arc::new(Silent));
     assert_eq!(sniffer.send(T0, &frame, Some((a.eth.index, 0, Mac::default()))), Ok(frame.len()));
     exchange(T0, &a, &b);
     let got = cooked.receive(false).unwrap();
@@ -194,5 +193,5 @@ fn packet_sockets_see_both_directions() {
     assert_eq!(sniffer.bind(ALL, 77), Err(Errno::ENODEV));
     sniffer.close();
     cooked.close();
-    assert_eq!(a.stack.watchers.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert!(!a.stack.taps.watchers.any());
 }

@@ -1,8 +1,9 @@
 //! Streams inside one stack under random operations: whatever way the bytes take, each arrives once and in order.
 
 use super::hosts::{T0, host};
+use crate::Stack;
+use crate::capture::Watch;
 use crate::notify::Silent;
-use crate::stack::{Stack, Watch};
 use crate::tcp::{TcpSocket, Wanted};
 use crate::time::Instant;
 use abi::Errno;
@@ -34,7 +35,7 @@ fn byte(n: usize) -> u8 {
 }
 
 fn pair(stack: &Arc<Stack>) -> [Arc<TcpSocket>; 2] {
-    let new = || TcpSocket::new(stack, false, Arc::new(Silent));
+    let new = || stack.tcp_socket(false, Arc::new(Silent));
     let (listener, client) = (new(), new());
     listener.bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
     listener.listen(1).unwrap();

@@ -2,18 +2,18 @@
 
 use super::hosts::T0;
 use crate::addr::Prefix;
-use crate::backlog::TURN;
+use crate::bridge::PortSettings;
 use crate::conf::{Which, Whose};
-use crate::datagram::{DatagramSocket, Protocol};
+use crate::datagram::Protocol;
+use crate::device::inbox::TURN;
 use crate::iface::LOOPBACK;
 use crate::iface::{Address, Config, Iface, Kind};
-use crate::links::PortSettings;
 use crate::memory::{MAX_LINKS, Memory};
 use crate::monitor::{Change, How, Monitor, What};
 use crate::notify::Silent;
 use crate::route::Route;
-use crate::stack::{NoAlarm, Stack};
 use crate::wire::eth::Mac;
+use crate::{NoAlarm, Stack};
 use abi::Errno;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn raise(stack: &Arc<Stack>, link: &Iface, ip: &str) {
 
 /// Sends a datagram from one stack to an address of another, and says whether it came.
 fn reaches(from: &Arc<Stack>, to: &Arc<Stack>, at: &str) -> bool {
-    let socket = |stack| DatagramSocket::new(stack, false, Protocol::Udp, Arc::new(Silent));
+    let socket = |stack: &Arc<Stack>| stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     let (sender, receiver) = (socket(from), socket(to));
     receiver.bind("0.0.0.0:7".parse().unwrap(), true).unwrap();
     let sent = sender.send(T0, b"x", Some(at.parse().unwrap()), &Default::default());
@@ -124,10 +124,10 @@ fn vlans_lead_to_other_stacks() {
     let (near, far) = a.add_veth(config("veth0", 1), (&b, config("veth0", 2))).unwrap();
     a.set_up(near.index, true).unwrap();
     b.set_up(far.index, true).unwrap();
-    let own = a.add_vlan(config("v5", 1), (&a, &near), 5).unwrap();
+    let own = a.add_vlan(config("v5", 1), &near, 5).unwrap();
     raise(&a, &own, "10.5.0.1/24");
-    let other = b.add_vlan(config("v5", 2), (&b, &far), 5).unwrap();
-    assert_eq!(c.add_vlan(config("v6", 2), (&b, &far), 5).err(), Some(Errno::EEXIST));
+    let other = b.add_vlan(config("v5", 2), &far, 5).unwrap();
+    assert_eq!(c.add_vlan(config("v6", 2), &far, 5).err(), Some(Errno::EEXIST));
     let other = b.move_link(other.index, &c, "v5").unwrap();
     raise(&c, &other, "10.5.0.2/24");
     assert!(reaches(&a, &c, "10.5.0.2:7") && reaches(&c, &a, "10.5.0.1:7"));
@@ -213,8 +213,8 @@ fn interfaces_have_settings_for_ipv4() {
     // The way back to a foreign source leads elsewhere, or nowhere.
     a.add_address(a0.index, Address::new(Prefix::new("10.2.0.9".parse().unwrap(), 32))).unwrap();
     let from = |ip: &str| {
-        let sender = DatagramSocket::new(&a, false, Protocol::Udp, Arc::new(Silent));
-        let receiver = DatagramSocket::new(&b, false, Protocol::Udp, Arc::new(Silent));
+        let sender = a.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
+        let receiver = b.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
         receiver.bind("0.0.0.0:7".parse().unwrap(), true).unwrap();
         sender.bind(format!("{ip}:0").parse().unwrap(), true).unwrap();
         sender.send(T0, b"x", Some("10.2.0.1:7".parse().unwrap()), &Default::default()).unwrap();
@@ -255,7 +255,7 @@ fn a_loop_of_bridges_leaves_room_for_others() {
     }
     raise(&a, &bridges[0], "10.6.0.1/24");
     let received = || ports.iter().map(|port| port.counters.rx_packets.get()).sum::<u64>();
-    let socket = DatagramSocket::new(&a, false, Protocol::Udp, Arc::new(Silent));
+    let socket = a.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     // A question for an address that nobody has is sent to all.
     socket.send(T0, b"x", Some("10.6.0.9:7".parse().unwrap()), &Default::default()).unwrap();
     assert!((10..=2 * TURN as u64).contains(&received()), "{} frames in one operation", received());

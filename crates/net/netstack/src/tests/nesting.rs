@@ -2,15 +2,15 @@
 
 use super::hosts::T0;
 use crate::addr::Prefix;
-use crate::datagram::{DatagramSocket, Protocol};
+use crate::capture::ALL;
+use crate::datagram::Protocol;
 use crate::frame::Frame;
 use crate::iface::LOOPBACK;
 use crate::iface::{Address, Config, Iface, Kind};
 use crate::memory::Memory;
 use crate::notify::Silent;
-use crate::packet::{ALL, PacketSocket};
-use crate::stack::{NoAlarm, Stack};
 use crate::wire::eth::Mac;
+use crate::{NoAlarm, Stack};
 use abi::Errno;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn raise(stack: &Arc<Stack>, link: &Iface, ip: &str) {
 
 /// Sends a datagram to an address of the network, which asks all for the neighbour.
 fn send(stack: &Arc<Stack>, to: &str) {
-    let socket = DatagramSocket::new(stack, false, Protocol::Udp, Arc::new(Silent));
+    let socket = stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
     let _ = socket.send(T0, b"x", Some(to.parse().unwrap()), &Default::default());
     socket.close();
 }
@@ -47,9 +47,9 @@ fn send(stack: &Arc<Stack>, to: &str) {
 fn tower(stacks: [&Arc<Stack>; 2], bottom: &Arc<Iface>) -> Vec<Arc<Iface>> {
     let mut all = vec![bottom.clone()];
     for n in 0.. {
-        let (below, own) = (stacks[n % 2], stacks[(n + 1) % 2]);
+        let (_below, own) = (stacks[n % 2], stacks[(n + 1) % 2]);
         let lower = all[n].clone();
-        match own.add_vlan(config(&format!("v{n}"), 9), (below, &lower), 5) {
+        match own.add_vlan(config(&format!("v{n}"), 9), &lower, 5) {
             Ok(vlan) => {
                 own.set_up(vlan.index, true).unwrap();
                 all.push(vlan);
@@ -78,7 +78,7 @@ fn towers_of_vlans() {
             let (top, end) = if crossed { (&b, &a) } else { (&a, &b) };
             raise(top, here.last().unwrap(), "10.0.0.1");
             raise(end, there.last().unwrap(), "10.0.0.2");
-            let receiver = DatagramSocket::new(end, false, Protocol::Udp, Arc::new(Silent));
+            let receiver = end.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
             receiver.bind("0.0.0.0:7".parse().unwrap(), true).unwrap();
             send(top, "10.0.0.2:7");
             assert!(receiver.receive(&mut [0; 9], false).is_ok(), "crossed: {crossed}");
@@ -95,14 +95,14 @@ fn loops_of_bridges_and_vlans_are_refused() {
     let memory = Arc::default();
     let a = stack(1, &memory);
     let [br0, br1] = ["br0", "br1"].map(|name| a.add_bridge(config(name, 1)).unwrap());
-    let on = |bridge: &Arc<Iface>, name: &str| a.add_vlan(config(name, 2), (&a, bridge), 10).unwrap();
+    let on = |bridge: &Arc<Iface>, name: &str| a.add_vlan(config(name, 2), bridge, 10).unwrap();
     let (v0, v1) = (on(&br0, "br0.10"), on(&br1, "br1.10"));
     assert_eq!(a.set_master(v0.index, Some(br0.index)), Err(Errno::EBUSY));
     a.set_master(v1.index, Some(br0.index)).unwrap();
     assert_eq!(a.set_master(v0.index, Some(br1.index)), Err(Errno::EBUSY));
     assert_eq!(a.set_master(br1.index, Some(br0.index)), Err(Errno::ELOOP));
     // A port that cannot go where it is to go has left where it was.
-    let (v2, v3) = (a.add_vlan(config("v2", 2), (&a, &v0), 1).unwrap(), a.add_dummy(config("d", 3)).unwrap());
+    let (v2, v3) = (a.add_vlan(config("v2", 2), &v0, 1).unwrap(), a.add_dummy(config("d", 3)).unwrap());
     a.set_master(v3.index, Some(br1.index)).unwrap();
     assert_eq!(v3.master_index(), Some(br1.index));
     assert_eq!(a.set_master(v2.index, Some(br1.index)), Err(Errno::EBUSY));
@@ -126,7 +126,7 @@ fn bridges_that_multiply_frames() {
         for (n, pair) in bridges.windows(2).enumerate() {
             for id in 1..=50 {
                 let name = format!("v{n}.{id}");
-                let vlan = a.add_vlan(config(&name, 20), (&a, &pair[1]), id).unwrap();
+                let vlan = a.add_vlan(config(&name, 20), &pair[1], id).unwrap();
                 a.set_up(vlan.index, true).unwrap();
                 a.set_master(vlan.index, Some(pair[0].index)).unwrap();
             }
@@ -160,7 +160,7 @@ fn frames_with_many_tags() {
         (0..370).for_each(|_| frame.extend([0x81, 0, 0, 5]));
         a.receive(T0, bottom.index, Frame::new(a.pool().copy(&frame)));
         assert!(tower.iter().all(|link| link.counters.rx_packets.get() == 1));
-        let socket = PacketSocket::new(&a, false, ALL, Arc::new(Silent));
+        let socket = a.packet_socket(false, ALL, Arc::new(Silent));
         socket.send(T0, &frame, Some((tower[7].index, 0, Mac::default()))).unwrap();
         assert!(tower.iter().all(|link| link.counters.tx_packets.get() == 1));
         socket.close();

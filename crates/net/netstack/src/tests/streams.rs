@@ -15,7 +15,7 @@ fn addr(text: &str) -> SocketAddr {
 }
 
 fn socket(stack: &Arc<Stack>, v6: bool) -> Arc<TcpSocket> {
-    TcpSocket::new(stack, v6, Arc::new(Silent))
+    stack.tcp_socket(v6, Arc::new(Silent))
 }
 
 fn listener(host: &Host, at: &str) -> Arc<TcpSocket> {
@@ -529,8 +529,8 @@ fn connections_survive_a_checkpoint() {
     let b = host(1);
     let now = T0.plus(Duration::from_secs(3));
     let [client, server] =
-        saved.clone().map(|saved| TcpSocket::restore(&b.stack, saved, now, Arc::new(Silent)).unwrap());
-    let again = TcpSocket::restore(&b.stack, saved[0].clone(), now, Arc::new(Silent));
+        saved.clone().map(|saved| b.stack.restore_tcp(saved, now, Arc::new(Silent)).unwrap());
+    let again = b.stack.restore_tcp(saved[0].clone(), now, Arc::new(Silent));
     assert_eq!(again.err(), Some(Errno::EADDRINUSE));
     client.send(now, b"after", false).unwrap();
     assert_eq!(read(&server, now).unwrap(), b"before, unread after");
@@ -545,7 +545,7 @@ fn connections_survive_a_checkpoint() {
     assert!(len > 20_000);
     a.sent();
     let moved = host(1);
-    let client = TcpSocket::restore(&moved.stack, client.save().unwrap(), T0, Arc::new(Silent)).unwrap();
+    let client = moved.stack.restore_tcp(client.save().unwrap(), T0, Arc::new(Silent)).unwrap();
     let (mut now, mut got) = (T0, 0);
     while got < len {
         now = now.plus(Duration::from_millis(50));
@@ -571,7 +571,7 @@ fn pollers_learn_of_room() {
         let _watch = watched.then(|| a.stack.watch());
         let listener = listener(&a, "127.0.0.1:0");
         let seen = Arc::new(Seen::default());
-        let client = TcpSocket::new(&a.stack, false, seen.clone());
+        let client = a.stack.tcp_socket(false, seen.clone());
         assert_eq!(client.connect(T0, listener.local()), Err(Errno::EINPROGRESS));
         let server = accept(&listener);
         // Exactly as much as there is room for: no call says EAGAIN.

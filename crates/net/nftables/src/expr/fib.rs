@@ -7,8 +7,8 @@ use crate::model::Table;
 use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
-use netstack::Stack;
 use netstack::route::{Key, RouteKind};
+use netstack::tables::Tables;
 use std::net::IpAddr;
 
 const DREG: u16 = 1;
@@ -53,7 +53,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
 }
 
 /// `RTN_*` of an address: what kind of destination it is, seen from an interface or from all.
-fn address_type(stack: &Stack, ip: IpAddr, link: Option<u32>) -> u32 {
+fn address_type(tables: &Tables, ip: IpAddr, link: Option<u32>) -> u32 {
     const UNICAST: u32 = 1;
     const LOCAL: u32 = 2;
     const BROADCAST: u32 = 3;
@@ -68,7 +68,7 @@ fn address_type(stack: &Stack, ip: IpAddr, link: Option<u32>) -> u32 {
         return BROADCAST;
     }
     let key = Key { oif: link.unwrap_or(0), ..Key::to(ip) };
-    stack.read_routes(|routes| match routes.lookup(&key, |_| true) {
+    tables.read_routes(|routes| match routes.lookup(&key, |_| true) {
         Ok(route) if route.kind == RouteKind::Local && link.is_some_and(|link| link != route.iface) => {
             UNICAST
         }
@@ -95,7 +95,7 @@ impl Fib {
         };
         let mark = if self.flags & MARK != 0 { run.packet.mark() } else { 0 };
         let key = Key { src: Some(other), oif, mark, ..Key::to(ip) };
-        run.packet.stack.read_routes(|routes| {
+        run.packet.tables.read_routes(|routes| {
             let route = routes.lookup(&key, |_| true).ok()?;
             (oif == 0 || route.iface == oif || route.kind == RouteKind::Local).then_some(route.iface)
         })
@@ -116,7 +116,7 @@ impl Expr for Fib {
                 OIF_FLAG => run.packet.output,
                 _ => None,
             };
-            let kind = address_type(run.packet.stack, ip, link.map(|link| link.index));
+            let kind = address_type(run.packet.tables, ip, link.map(|link| link.index));
             run.regs.set(self.target, &kind.to_ne_bytes());
             return Flow::Next;
         }
@@ -126,7 +126,7 @@ impl Expr for Fib {
         } else if self.result == OIF {
             run.regs.set(self.target, &found.to_ne_bytes());
         } else {
-            let name = run.packet.stack.link(found).map(|link| link.name()).unwrap_or_default();
+            let name = run.packet.tables.link(found).map(|link| link.name()).unwrap_or_default();
             run.regs.set(self.target, name.as_bytes());
         }
         Flow::Next

@@ -36,7 +36,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
 fn next_hop(run: &Run<'_, '_>, dst: IpAddr) -> Option<IpAddr> {
     let key =
         Key { mark: run.packet.mark(), oif: run.packet.output.map_or(0, |link| link.index), ..Key::to(dst) };
-    run.packet.stack.read_routes(|routes| {
+    run.packet.tables.read_routes(|routes| {
         let route = routes.lookup(&key, |_| true).ok()?;
         Some(route.gateway.unwrap_or(dst))
     })

@@ -30,7 +30,7 @@ fn type_of(packet: &Packet<'_>, ip: IpAddr, iface: u32) -> u16 {
         return UNSPECIFIED;
     }
     let of_iface = |link: u32| iface == 0 || link == iface;
-    packet.stack.read_routes(|routes| match routes.lookup(&Key::to(ip), |_| true) {
+    packet.tables.read_routes(|routes| match routes.lookup(&Key::to(ip), |_| true) {
         Ok(route) => match route.kind {
             RouteKind::Local if of_iface(route.iface) => LOCAL,
             RouteKind::Broadcast if of_iface(route.iface) => BROADCAST,

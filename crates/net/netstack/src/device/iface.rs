@@ -1,23 +1,30 @@
-//! Interfaces and their addresses.
+//! Interfaces: configuration, addresses, multicast groups, counters, and the edges to the interfaces above and below.
 //!
-//! Locks: the address list of an interface is a leaf. Checkpoint: [`Config`], flags, addresses and groups are plain data; the device
-//! comes from the host again.
+//! An interface belongs to one network namespace, whose [`Inbox`] it has. Above it are its VLAN interfaces and the bridge that it is a
+//! port of; what is below it is its [`Driver`].
+//!
+//! Locks: all are leaves. Checkpoint: [`Config`], flags, addresses and groups are plain data; the device comes from the host again.
 
+use super::bridge::PortSettings;
+use super::driver::{Driver, Features};
 use crate::addr::{Scope, is_link_local, scope};
 use crate::conf::{Conf, Which};
 use crate::counters::Link;
-use crate::device::{About, Device, Features};
-use crate::frame::Tags;
 use crate::ifaddr::RouterSolicitation;
-use crate::links::{Bridge, PortSettings};
 use crate::memory::LinkSlot;
 use crate::nest::Upon;
 use crate::wire::eth::Mac;
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// The inbox of a network namespace.
+pub(crate) type Inbox = super::inbox::Inbox<Iface>;
+/// What the device layer needs of the layers above.
+pub(crate) type Upper = dyn super::inbox::UpperLayer<Iface>;
 
 pub use crate::ifaddr::{Address, Dad, Label, Probes};
 
@@ -83,12 +90,18 @@ pub struct Iface {
     up: AtomicBool,
     addresses: RwLock<Vec<Address>>,
     groups: RwLock<Vec<Group>>,
-    device: Option<Arc<dyn Device>>,
+    pub(crate) driver: Driver<Iface>,
+    /// The inbox of its network namespace.
+    pub(crate) inbox: Arc<Inbox>,
     features: RwLock<Features>,
     fifo: RwLock<Option<Fifo>>,
-    unflushed: AtomicBool,
-    master: RwLock<Option<(Arc<Bridge>, Upon)>>,
+    /// Frames were sent since the last flush.
+    pub(crate) unflushed: AtomicBool,
+    /// The bridge's interface, for a port.
+    master: RwLock<Option<(Arc<Iface>, Upon)>>,
     port: RwLock<PortSettings>,
+    /// VLAN interfaces that stand upon this one, by their numbers. They may be in other namespaces.
+    pub(crate) vlans: RwLock<BTreeMap<u16, Arc<Iface>>>,
     pub(crate) conf: Conf,
     /// The MTU for IPv6 that a router told, 0 without one.
     mtu6: AtomicU32,
@@ -114,8 +127,8 @@ pub struct Shown {
 }
 
 impl Shown {
-    fn new(device: Option<&dyn Device>) -> Shown {
-        let tun = device.is_some_and(|device| device.about().kind == "tun");
+    fn new(driver: &Driver<Iface>) -> Shown {
+        let tun = matches!(driver, Driver::Device(device) if device.about().kind == "tun");
         Shown { queue_len: AtomicU32::new(if tun { 500 } else { 1000 }), ..Shown::default() }
     }
 }
@@ -132,27 +145,30 @@ impl Iface {
     pub(crate) fn new(
         index: u32,
         config: Config,
-        device: Option<Arc<dyn Device>>,
+        driver: Driver<Iface>,
+        inbox: &Arc<Inbox>,
         slot: Option<LinkSlot>,
     ) -> Iface {
-        let features = device.as_ref().map(|device| device.features()).unwrap_or_default();
+        let features = driver.features();
         Iface {
             index,
             kind: config.kind,
             counters: Link::default(),
-            shown: Shown::new(device.as_deref()),
+            shown: Shown::new(&driver),
             mac: AtomicU64::new(number(config.mac)),
             name: RwLock::new(config.name),
             mtu: AtomicU32::new(config.mtu),
             up: AtomicBool::new(false),
             addresses: RwLock::default(),
             groups: RwLock::default(),
-            device,
+            driver,
+            inbox: inbox.clone(),
             features: RwLock::new(features),
             fifo: RwLock::default(),
             unflushed: AtomicBool::new(false),
             master: RwLock::default(),
             port: RwLock::default(),
+            vlans: RwLock::default(),
             conf: Conf::default(),
             mtu6: AtomicU32::new(0),
             solicit: Mutex::default(),
@@ -194,11 +210,6 @@ impl Iface {
     /// Changes the hardware address.
     pub fn set_mac(&self, mac: Mac) {
         self.mac.store(number(mac), Ordering::Relaxed);
-    }
-
-    /// What the interface's device is; nothing for the loopback interface.
-    pub fn about(&self) -> About {
-        self.device.as_ref().map(|device| device.about()).unwrap_or_default()
     }
 
     /// Largest IP packet.
@@ -324,28 +335,19 @@ impl Iface {
         of_family.max_by_key(|a| rank6(a, dst, wanted)).map(Address::ip)
     }
 
-    pub(crate) fn transmit(&self, mut frame: crate::frame::Frame) {
-        // Another interface tracks the packet anew.
-        frame.tags = Tags { mark: frame.tags.mark, ..Tags::default() };
-        self.counters.tx_packets.bump();
-        self.counters.tx_bytes.add(frame.buf.len() as u64);
-        match &self.device {
-            Some(device) => {
-                device.transmit(frame);
-                self.unflushed.store(true, Ordering::Release);
-            }
-            None => self.counters.tx_dropped.bump(),
-        }
-    }
-
-    /// The bridge that the interface is a port of.
-    pub(crate) fn master(&self) -> Option<Arc<Bridge>> {
+    /// The interface of the bridge that this one is a port of.
+    pub(crate) fn master(&self) -> Option<Arc<Iface>> {
         self.master.read().as_ref().map(|(bridge, _)| bridge.clone())
     }
 
     /// True when what it sends leaves by other interfaces of this kernel.
     pub(crate) fn is_above(&self) -> bool {
-        self.device.as_ref().is_some_and(|device| device.is_above())
+        self.driver.is_above()
+    }
+
+    /// Index of the bridge that the interface is a port of.
+    pub fn master_index(&self) -> Option<u32> {
+        Some(self.master()?.index)
     }
 
     /// What it is set to as a port of a bridge.
@@ -358,23 +360,13 @@ impl Iface {
     }
 
     /// Makes it a port, with the usual settings.
-    pub(crate) fn set_master(&self, master: Option<(Arc<Bridge>, Upon)>) -> Option<Arc<Bridge>> {
+    pub(crate) fn set_master(&self, master: Option<(Arc<Iface>, Upon)>) -> Option<Arc<Iface>> {
         self.set_port_settings(PortSettings::default());
         std::mem::replace(&mut *self.master.write(), master).map(|(bridge, _)| bridge)
     }
 
-    /// The other end of a veth pair.
-    pub(crate) fn partner(&self) -> Option<(Arc<crate::Stack>, Arc<Iface>)> {
-        self.device.as_ref()?.partner()
-    }
-
-    /// The device; nothing for the loopback interface.
-    pub(crate) fn device(&self) -> Option<&Arc<dyn Device>> {
-        self.device.as_ref()
-    }
-
-    /// The same interface as another stack is to have it: down, without addresses, groups and master.
-    pub(crate) fn elsewhere(&self, index: u32, name: String, slot: LinkSlot) -> Iface {
+    /// The same interface as another namespace is to have it: down, without addresses, groups and master.
+    pub(crate) fn elsewhere(&self, index: u32, name: String, inbox: &Arc<Inbox>, slot: LinkSlot) -> Iface {
         let (shown, own) = (Shown::default(), &self.shown);
         shown.queue_len.store(own.queue_len.load(Ordering::Relaxed), Ordering::Relaxed);
         shown.group.store(own.group.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -382,22 +374,10 @@ impl Iface {
         shown.alias.write().clone_from(&own.alias.read());
         shown.other_names.write().clone_from(&own.other_names.read());
         let config = Config { name, kind: self.kind, mac: self.mac(), mtu: self.mtu() };
-        let moved = Iface::new(index, config, self.device.clone(), Some(slot));
+        let moved = Iface::new(index, config, self.driver.clone(), inbox, Some(slot));
         moved.counters.copy(&self.counters);
         let (features, fifo) = (RwLock::new(self.features()), RwLock::new(self.fifo()));
         Iface { shown, features, fifo, id: self.id, ..moved }
-    }
-
-    /// Ends a batch; returns the stack at the other end, if that is to process it.
-    pub(crate) fn flush(&self) -> Option<Arc<crate::Stack>> {
-        if self.unflushed.load(Ordering::Acquire)
-            && self.unflushed.swap(false, Ordering::AcqRel)
-            && let Some(device) = &self.device
-        {
-            device.flush();
-            return device.other_end();
-        }
-        None
     }
 }
 
@@ -425,7 +405,8 @@ mod tests {
 
     fn iface(addresses: &[(&str, u8)]) -> Iface {
         let config = Config { name: "eth0".into(), kind: Kind::Ethernet, mac: Mac::default(), mtu: 1500 };
-        let iface = Iface::new(2, config, None, None);
+        let inbox = Inbox::new(0, &Default::default());
+        let iface = Iface::new(2, config, Driver::Dummy, &inbox, None);
         let list = addresses.iter().map(|(ip, len)| Address::new(Prefix::new(ip.parse().unwrap(), *len)));
         iface.with_addresses(|all| all.extend(list));
         iface

@@ -4,15 +4,15 @@
 //! Routers of a link may be hostile to this host: what they bring is bounded for each interface. Checkpoint: the times of
 //! solicitations are plain data.
 
+use super::layer::Network;
+use super::life::interface_address;
+use super::neigh::Learnt;
+use super::received::Packet;
+use super::route::Route;
 use crate::addr::{Prefix, is_link_local};
 use crate::conf::Which;
-use crate::iface::{Address, Iface, Kind};
-use crate::ifaddr::Dad;
-use crate::life::interface_address;
-use crate::neigh::Learnt;
-use crate::received::Packet;
-use crate::route::Route;
-use crate::stack::Stack;
+use crate::device::iface::{Iface, Kind};
+use crate::ifaddr::{Address, Dad};
 use crate::time::Instant;
 use crate::wire::eth::Mac;
 use crate::wire::icmp::{Icmp, ROUTER_SOLICIT};
@@ -75,7 +75,7 @@ fn until(now: Instant, seconds: u32) -> Option<Instant> {
     (seconds != u32::MAX).then(|| now.plus(Duration::from_secs(seconds.into())))
 }
 
-impl Stack {
+impl Network {
     /// Whether routers of an interface are listened to.
     fn hears_routers(&self, link: &Iface) -> bool {
         let accept = link.conf.get(Which::AcceptRa);
@@ -83,8 +83,8 @@ impl Stack {
     }
 
     /// A router tells of itself.
-    pub(crate) fn router_input(self: &Arc<Self>, packet: &Packet<'_>, header: &Icmp) {
-        let (now, link) = (packet.now, packet.iface);
+    pub(crate) fn router_input(&self, packet: &Packet, header: &Icmp) {
+        let (now, link) = (packet.now, &packet.iface);
         let IpAddr::V6(router) = packet.info.src else { return };
         if packet.info.ttl != 255 || header.code != 0 || !is_link_local(router) || !self.hears_routers(link) {
             return;

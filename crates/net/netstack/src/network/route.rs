@@ -3,9 +3,9 @@
 //! Pure: a [`Key`] goes in, a [`Route`] comes out. The stack holds one [`Routes`] under a read-write lock; sockets keep the result
 //! with the stack's route generation, so steady traffic does not come here. Checkpoint: [`Routes`] is plain data.
 
+use super::change::How;
 use crate::addr::{Prefix, Scope};
-use crate::change::How;
-use crate::iface::LOOPBACK;
+use crate::device::iface::LOOPBACK;
 use crate::time::Instant;
 use abi::Errno;
 use std::net::IpAddr;

@@ -2,14 +2,14 @@
 //!
 //! A change is told while the lock of the table that it is in is held, so the order is that of the changes.
 
-use crate::iface::Iface;
+use super::route::{Route, Rule};
+use crate::device::iface::Iface;
 use crate::ifaddr::Address;
 use crate::neigh;
-use crate::route::{Route, Rule};
 use crate::wire::eth::Mac;
 use std::sync::Arc;
 
-pub use crate::change::How;
+pub use super::change::How;
 
 /// What has changed.
 #[derive(Clone, Debug)]

@@ -1,19 +1,22 @@
 //! ICMP and ICMPv6: echo, errors about packets, errors to sockets.
 
+use super::hooks::Answers;
+use super::layer::Network;
+use super::path::{Cast, Header};
+use super::received::Packet;
+use super::route::Key;
 use crate::buf::Buf;
+use crate::checksum::Sum;
+use crate::device::iface::LOOPBACK;
 use crate::frame::Offload;
-use crate::iface::LOOPBACK;
-use crate::path::{Cast, Header};
-use crate::received::Packet;
-use crate::route::Key;
-use crate::stack::Stack;
+use crate::frame::{Frame, Tags};
 use crate::time::Instant;
 use crate::wire::icmp::{self, Icmp, Quoted, SocketError};
 use crate::wire::ip::IpInfo;
+use crate::wire::ip::Ipv4;
+use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// Why a packet could not be handled.
@@ -43,7 +46,7 @@ pub(crate) enum Problem {
 
 impl Problem {
     /// Type, code and the four bytes after the checksum.
-    fn header(self, v6: bool) -> (u8, u8, [u8; 4]) {
+    pub(crate) fn header(self, v6: bool) -> (u8, u8, [u8; 4]) {
         let zero = [0; 4];
         match (self, v6) {
             (Problem::NoPort, false) => (icmp::UNREACHABLE, 3, zero),
@@ -68,71 +71,8 @@ impl Problem {
     }
 }
 
-/// Bounds ICMP errors per second (RFC 1812 section 4.3.2.8): a bucket (`icmp_msgs_burst`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limiter {
-    /// Thousandths of a message.
-    credit: u64,
-    last: Option<Instant>,
-}
-
-impl Limiter {
-    fn allow(&mut self, now: Instant, per_second: u64, most: u64) -> bool {
-        let most = most.saturating_mul(1000);
-        if per_second == 0 {
-            return true;
-        }
-        let gained = self
-            .last
-            .map_or(most, |last| (now.since(last).as_micros() as u64).saturating_mul(per_second) / 1000);
-        // A gain below one unit is not lost: the time is kept.
-        if gained > 0 {
-            self.last = Some(now);
-        }
-        self.credit = (self.credit + gained).min(most);
-        let allowed = self.credit >= 1000;
-        self.credit -= if allowed { 1000 } else { 0 };
-        allowed
-    }
-}
-
-impl Stack {
-    /// Takes a message for this host.
-    pub(crate) fn icmp_input(self: &Arc<Self>, packet: &Packet<'_>) {
-        let v6 = packet.info.dst.is_ipv6();
-        let counters = if v6 { &self.counters.icmp6 } else { &self.counters.icmp };
-        counters.in_msgs.bump();
-        let Some(header) = Icmp::parse(&packet.info, packet.payload()) else {
-            counters.in_csum_errors.bump();
-            return counters.in_errors.bump();
-        };
-        match (v6, header.kind) {
-            (false, icmp::ECHO) | (true, icmp::ECHO6) => {
-                counters.in_echos.bump();
-                self.echo(packet, &header);
-            }
-            (false, icmp::ECHO_REPLY) | (true, icmp::ECHO_REPLY6) => {
-                counters.in_echo_reps.bump();
-                self.ping_input(packet, &header);
-            }
-            (true, icmp::NEIGHBOUR_SOLICIT | icmp::NEIGHBOUR_ADVERT) => self.discovery_input(packet, &header),
-            (true, icmp::ROUTER_ADVERT) => self.router_input(packet, &header),
-            (true, icmp::LISTENER_QUERY) => self.listener_query(packet),
-            _ => self.icmp_error_input(packet, &header),
-        }
-    }
-
-    /// A router asks for multicast listeners (RFC 2710).
-    fn listener_query(self: &Arc<Self>, packet: &Packet<'_>) {
-        let group = packet.payload().get(Icmp::LEN..).and_then(|body| body.first_chunk::<16>());
-        let Some(group) = group.map(|bytes| std::net::Ipv6Addr::from(*bytes)) else { return };
-        if packet.info.ttl == 1 {
-            let asked = (!group.is_unspecified()).then_some(IpAddr::V6(group));
-            self.answer_query(packet.now, packet.iface, true, asked);
-        }
-    }
-
-    fn echo(self: &Arc<Self>, packet: &Packet<'_>, header: &Icmp) {
+impl Network {
+    pub(crate) fn echo(&self, packet: &Packet, header: &Icmp) {
         let group = !matches!(packet.cast, Cast::Local | Cast::Unicast);
         let v4 = packet.info.dst.is_ipv4();
         let quiet = v4 && group && self.sysctls.icmp_echo_ignore_broadcasts.on();
@@ -154,7 +94,7 @@ impl Stack {
 
     /// Sends a message.
     fn send_icmp(
-        self: &Arc<Self>,
+        &self,
         now: Instant,
         (src, dst): (Option<IpAddr>, IpAddr),
         oif: u32,
@@ -171,7 +111,7 @@ impl Stack {
             (IpAddr::V6(src), IpAddr::V6(dst)) => Some((src, dst)),
             _ => None,
         };
-        let mut buf = self.pool.copy(body);
+        let mut buf = self.links.pool.copy(body);
         buf.push_front(Icmp::new(kind, code, rest).sealed(between, body).as_bytes());
         counters.out_msgs.bump();
         match kind {
@@ -185,7 +125,7 @@ impl Stack {
     }
 
     /// Tells the sender of a packet what is wrong with it, unless RFC 1122 section 3.2.2 forbids it.
-    pub(crate) fn icmp_problem(self: &Arc<Self>, packet: &Packet<'_>, problem: Problem) {
+    pub(crate) fn icmp_problem(&self, packet: &Packet, problem: Problem) {
         let v6 = packet.info.dst.is_ipv6();
         let always = matches!(problem, Problem::TooBig { .. } | Problem::Option { to_groups: true, .. });
         let to_group = matches!(packet.cast, Cast::Broadcast | Cast::Multicast) && !(v6 && always);
@@ -206,38 +146,57 @@ impl Stack {
         self.send_icmp(packet.now, (own, src), packet.iface.index, problem.header(v6), quote, tos);
     }
 
-    /// A packet of ours (or one that we forward) found no neighbour.
-    pub(crate) fn host_unreachable(self: &Arc<Self>, now: Instant, buf: Buf) {
-        self.own_problem(now, buf, Problem::HostUnreachable);
-    }
-
-    /// Fragments of a packet are missing.
-    pub(crate) fn reassembly_timeout(self: &Arc<Self>, now: Instant, first: Buf) {
-        self.own_problem(now, first, Problem::Reassembly);
-    }
-
-    fn own_problem(self: &Arc<Self>, now: Instant, buf: Buf, problem: Problem) {
-        let v6 = buf.first().is_some_and(|first| first >> 4 == 6);
-        let (Some(iface), Some(quote)) = (self.link(LOOPBACK), icmp::quoted(&buf, v6)) else { return };
-        let info = quote.info;
-        if self.is_local(info.src) && !matches!(problem, Problem::Reassembly) {
-            let (kind, code, rest) = problem.header(v6);
-            if let Some(error) = icmp::socket_error(&Icmp::new(kind, code, rest), v6) {
-                self.error_to_socket(now, &quote, &error, (kind, code), info.src);
-            }
-            return;
+    /// Fragments of a packet are missing: tells its sender.
+    pub(crate) fn reassembly_timeout(&self, now: Instant, first: Buf) {
+        let v6 = first.first().is_some_and(|first| first >> 4 == 6);
+        if let Some(quote) = icmp::quoted(&first, v6) {
+            let info = quote.info;
+            self.problem_of(now, first.clone(), info, LOOPBACK, Cast::Unicast, Problem::Reassembly);
         }
-        let cast = Cast::Unicast;
-        let packet = Packet { now, iface: &iface, info, verified: true, cast, mark: 0, buf: buf.clone() };
-        self.icmp_problem(&packet, problem);
     }
 
-    /// Tells the sender of a packet that a filter refused it. `input` is the interface that received the packet, 0 for a packet of
-    /// this host.
-    pub fn send_error_about(self: &Arc<Self>, now: Instant, packet: &[u8], input: u32, kind: (u8, u8)) {
+    /// Tells the sender of a packet, whose headers are read already, what is wrong with it.
+    pub(crate) fn problem_of(
+        &self,
+        now: Instant,
+        buf: Buf,
+        info: IpInfo,
+        input: u32,
+        cast: Cast,
+        problem: Problem,
+    ) {
+        let Some(iface) = self.link(input) else { return };
+        self.icmp_problem(&Packet { now, iface, info, verified: true, cast, mark: 0, buf }, problem);
+    }
+
+    /// Reads an error about a packet that this host sent, for the socket that sent it.
+    pub(crate) fn error_about<'a>(&self, packet: &'a Packet, header: &Icmp) -> Option<ErrorAbout<'a>> {
+        let v6 = packet.info.dst.is_ipv6();
+        let counters = if v6 { &self.counters.icmp6 } else { &self.counters.icmp };
+        let body = packet.payload().get(Icmp::LEN..).unwrap_or_default();
+        let (error, quote) = (icmp::socket_error(header, v6)?, icmp::quoted(body, v6)?);
+        if header.kind == if v6 { icmp::UNREACHABLE6 } else { icmp::UNREACHABLE } {
+            counters.in_dest_unreachs.bump();
+        }
+        let kind = (header.kind, header.code);
+        (packet.cast == Cast::Local).then_some(ErrorAbout { quote, error, kind, from: packet.info.src })
+    }
+}
+
+/// An ICMP error about a packet of this host.
+pub(crate) struct ErrorAbout<'a> {
+    pub(crate) quote: Quoted<'a>,
+    pub(crate) error: SocketError,
+    /// Type and code.
+    pub(crate) kind: (u8, u8),
+    /// The host that sent the error.
+    pub(crate) from: IpAddr,
+}
+
+impl Answers for Network {
+    fn send_error_about(&self, now: Instant, packet: &[u8], input: u32, kind: (u8, u8)) {
         let v6 = packet.first().is_some_and(|first| first >> 4 == 6);
-        let iface = self.link(if input == 0 { LOOPBACK } else { input });
-        let (Some(iface), Some(quote)) = (iface, icmp::quoted(packet, v6)) else { return };
+        let Some(quote) = icmp::quoted(packet, v6) else { return };
         let info = quote.info;
         let cast = match info.dst {
             dst if dst.is_multicast() => Cast::Multicast,
@@ -245,56 +204,39 @@ impl Stack {
             dst if self.is_local(dst) => Cast::Local,
             _ => Cast::Unicast,
         };
-        let packet =
-            Packet { now, iface: &iface, info, verified: true, cast, mark: 0, buf: self.pool.copy(packet) };
-        self.icmp_problem(&packet, Problem::Rejected { kind: kind.0, code: kind.1 });
+        let input = if input == 0 { LOOPBACK } else { input };
+        let problem = Problem::Rejected { kind: kind.0, code: kind.1 };
+        self.problem_of(now, self.links.pool.copy(packet), info, input, cast, problem);
     }
 
-    /// Takes an error about a packet that this host sent.
-    fn icmp_error_input(self: &Arc<Self>, packet: &Packet<'_>, header: &Icmp) {
-        let v6 = packet.info.dst.is_ipv6();
-        let counters = if v6 { &self.counters.icmp6 } else { &self.counters.icmp };
-        let body = packet.payload().get(Icmp::LEN..).unwrap_or_default();
-        let error = icmp::socket_error(header, v6);
-        let (Some(error), Some(quote)) = (error, icmp::quoted(body, v6)) else { return };
-        if header.kind == if v6 { icmp::UNREACHABLE6 } else { icmp::UNREACHABLE } {
-            counters.in_dest_unreachs.bump();
+    fn send_segment(&self, now: Instant, (src, dst): (IpAddr, IpAddr), mut segment: [u8; 20], tags: Tags) {
+        let key = Key { src: Some(src), mark: tags.mark, ..Key::to(dst) };
+        let Ok(path) = self.route(&key, now) else { return };
+        segment[16..18].fill(0);
+        let sum = Sum::new().pseudo(src, dst, proto::TCP, segment.len()).with(&segment).finish();
+        segment[16..18].copy_from_slice(&sum.to_be_bytes());
+        let mut buf = self.links.pool.copy(&segment);
+        match (src, dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let mut ip = Ipv4::new(src, dst, proto::TCP, segment.len()).fragment(0, false, true);
+                ip.ttl = self.sysctls.ip_default_ttl.get() as u8;
+                buf.push_front(ip.sealed().as_bytes());
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let mut ip = Ipv6::new(src, dst, proto::TCP, segment.len());
+                ip.hop_limit = self.sysctls.ip6_hop_limit.get() as u8;
+                buf.push_front(ip.as_bytes());
+            }
+            _ => return,
         }
-        if packet.cast == Cast::Local {
-            self.error_to_socket(packet.now, &quote, &error, (header.kind, header.code), packet.info.src);
-        }
-    }
-
-    /// Hands an error to the socket that sent the quoted packet; a path MTU counts only when such a socket exists.
-    fn error_to_socket(
-        self: &Arc<Self>,
-        now: Instant,
-        quote: &Quoted<'_>,
-        error: &SocketError,
-        kind: (u8, u8),
-        from: IpAddr,
-    ) {
-        if quote.info.protocol == proto::TCP {
-            self.tcp_error(now, quote, error);
-        } else {
-            self.datagram_error(now, quote, error, kind, from);
-        }
-    }
-
-    /// Remembers a path MTU that an error told.
-    pub(crate) fn learn_mtu(&self, now: Instant, info: &IpInfo, mtu: u32) {
-        let floor = if info.dst.is_ipv4() { self.sysctls.min_pmtu.size() as u32 } else { 1280 };
-        let keep = Duration::from_secs(self.sysctls.mtu_expires.size() as u64);
-        // A zero comes from routers before RFC 1191.
-        let mtu = if mtu == 0 { 576 } else { mtu }.max(floor);
-        if self.pmtus.write().set(info.dst, mtu, now, keep) {
-            self.changed();
-        }
+        self.counters.ip_of(dst).out_requests.bump();
+        let header = Header { protocol: proto::TCP, mark: tags.mark, ..Header::default() };
+        let _ = self.send_own(now, &path, Frame { tags, ..Frame::new(buf) }, &header);
     }
 }
 
 /// True when a packet is an ICMP error itself, or a fragment that is not the first.
-fn about_error(packet: &Packet<'_>) -> bool {
+fn about_error(packet: &Packet) -> bool {
     let kind = packet.payload().first().copied();
     match packet.info.protocol {
         proto::ICMP => !matches!(kind, Some(icmp::ECHO_REPLY | icmp::ECHO | 13..=18)),

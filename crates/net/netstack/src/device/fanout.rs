@@ -1,14 +1,12 @@
 //! Groups of packet sockets that share frames (`PACKET_FANOUT`): each frame goes to one member.
 //!
 //! Members have one protocol and interface, which do not change while they are in the group. A group is gone with its last member.
+//! Generic over the member, so that a packet socket can name its group.
 //!
 //! Locks: the list of groups, then a group's members, then a member's own.
 
+use super::capture::{ALL, Filter};
 use crate::frame::Frame;
-use crate::iface::Iface;
-use crate::packet::{ALL, Capturing, Filter, PacketSocket, PacketType};
-use crate::stack::Stack;
-use crate::time::Instant;
 use crate::wire::eth::{self, Ethernet};
 use crate::wire::proto;
 use abi::Errno;
@@ -45,13 +43,13 @@ const USUAL: u32 = 256;
 const MOST: u32 = 1 << 16;
 
 /// A group.
-pub(crate) struct Fanout {
+pub(crate) struct Fanout<M> {
     id: u16,
     choice: Choice,
     flags: u8,
     bound: (u16, u32),
     most: u32,
-    members: RwLock<Vec<Arc<PacketSocket>>>,
+    members: RwLock<Vec<Arc<M>>>,
     next: AtomicU32,
     program: RwLock<Option<Arc<dyn Filter>>>,
 }
@@ -69,35 +67,48 @@ pub struct Wish {
     pub most: u32,
 }
 
-impl Fanout {
-    /// Shows a frame to one member.
+impl<M> Fanout<M> {
+    /// Number, choice and flags.
+    pub(crate) fn describe(&self) -> (u16, Choice, u8) {
+        (self.id, self.choice, self.flags)
+    }
+
+    /// Sets the program of a group that chooses by one.
+    pub(crate) fn set_program(&self, program: Arc<dyn Filter>) -> Result<(), Errno> {
+        if self.choice != Choice::Program {
+            return Err(Errno::EINVAL);
+        }
+        *self.program.write() = Some(program);
+        Ok(())
+    }
+
+    /// Shows a frame of a protocol to one member: `capture` takes it, and says whether it had no room. Its second argument says
+    /// whether another member is asked then.
     pub(crate) fn capture(
         &self,
-        link: &Iface,
-        header: Ethernet,
+        index: u32,
+        protocol: u16,
         frame: &Frame,
-        kind: PacketType,
-        now: Instant,
+        outgoing: bool,
+        capture: impl Fn(&M, bool) -> bool,
     ) {
-        let (protocol, iface) = self.bound;
-        let outgoing = kind == PacketType::Outgoing;
-        let unwanted = protocol != ALL && (protocol != header.kind.get() || outgoing);
-        if unwanted || (iface != 0 && iface != link.index) || (outgoing && self.flags & IGNORES_OUTGOING != 0)
-        {
+        let (bound, iface) = self.bound;
+        let unwanted = bound != ALL && (bound != protocol || outgoing);
+        if unwanted || (iface != 0 && iface != index) || (outgoing && self.flags & IGNORES_OUTGOING != 0) {
             return;
         }
         let members = self.members.read();
         if members.is_empty() {
             return;
         }
-        let first = self.choose(&frame.buf, header.kind.get()) as usize % members.len();
+        let first = self.choose(&frame.buf, protocol) as usize % members.len();
         let rolls = self.choice == Choice::Rollover || self.flags & ROLLS_OVER != 0;
         let tries = if rolls { members.len() } else { 1 };
         for n in 0..tries {
             let member = &members[(first + n) % members.len()];
             // The last one counts the loss.
             let last = n + 1 == tries;
-            if member.capture(link, header, frame, kind, now, !last) != Capturing::Full {
+            if !capture(member, !last) {
                 return;
             }
         }
@@ -148,16 +159,32 @@ fn flow(frame: &[u8], protocol: u16) -> u32 {
     mixed ^ mixed >> 13
 }
 
-impl PacketSocket {
-    /// Joins a group (`PACKET_FANOUT`): `EALREADY` for a member, `EINVAL` when the group is of another kind or bound elsewhere.
-    pub fn join_fanout(self: &Arc<Self>, wish: Wish) -> Result<(), Errno> {
-        let mut groups = self.stack().fanouts.write();
-        if self.fanout.read().is_some() {
+/// The groups of a network namespace.
+pub(crate) struct Fanouts<M>(RwLock<Vec<Arc<Fanout<M>>>>);
+
+impl<M> Default for Fanouts<M> {
+    fn default() -> Fanouts<M> {
+        Fanouts(RwLock::default())
+    }
+}
+
+impl<M> Fanouts<M> {
+    /// Puts a member that is bound to a protocol and interface into a group, and the group into `place`: `EALREADY` for a member,
+    /// `EINVAL` when the group is of another kind or bound elsewhere.
+    pub(crate) fn join(
+        &self,
+        member: &Arc<M>,
+        place: &RwLock<Option<Arc<Fanout<M>>>>,
+        wish: Wish,
+        bound: impl FnOnce() -> (u16, u32),
+    ) -> Result<(), Errno> {
+        let mut groups = self.0.write();
+        if place.read().is_some() {
             return Err(Errno::EALREADY);
         }
         let free = || (1..=u16::MAX).find(|id| groups.iter().all(|group| group.id != *id));
         let id = wish.id.or_else(free).ok_or(Errno::ENOMEM)?;
-        let bound = self.bound();
+        let bound = bound();
         let known = groups.iter().find(|group| group.id == id).cloned();
         if let Some(group) = &known {
             let other_size = wish.most != 0 && wish.most != group.most;
@@ -185,55 +212,31 @@ impl PacketSocket {
             groups.push(group.clone());
             group
         });
-        group.members.write().push(self.clone());
-        *self.fanout.write() = Some(group);
+        group.members.write().push(member.clone());
+        *place.write() = Some(group);
         Ok(())
     }
 
-    /// Number, choice and flags of the socket's group.
-    pub fn fanout(&self) -> Option<(u16, Choice, u8)> {
-        self.fanout.read().as_ref().map(|group| (group.id, group.choice, group.flags))
-    }
-
-    /// Sets the program of a group that chooses by one (`PACKET_FANOUT_DATA`).
-    pub fn set_fanout_program(&self, program: Arc<dyn Filter>) -> Result<(), Errno> {
-        let group = self.fanout.read().clone();
-        let group = group.filter(|group| group.choice == Choice::Program).ok_or(Errno::EINVAL)?;
-        *group.program.write() = Some(program);
-        Ok(())
-    }
-
-    /// Leaves its group.
-    pub(crate) fn leave_fanout(&self) {
-        let mut groups = self.stack().fanouts.write();
-        let Some(group) = self.fanout.write().take() else { return };
+    /// Takes a member out of the group in `place`.
+    pub(crate) fn leave(&self, member: &M, place: &RwLock<Option<Arc<Fanout<M>>>>) {
+        let mut groups = self.0.write();
+        let Some(group) = place.write().take() else { return };
         let mut members = group.members.write();
-        if let Some(place) = members.iter().position(|member| std::ptr::eq(&**member, self)) {
+        if let Some(place) = members.iter().position(|other| std::ptr::eq(&**other, member)) {
             members.swap_remove(place);
         }
         if members.is_empty() {
             groups.retain(|other| !Arc::ptr_eq(other, &group));
         }
     }
-}
 
-impl Stack {
-    /// Shows a frame to the groups.
-    pub(crate) fn tap_fanouts(
-        &self,
-        link: &Iface,
-        header: Ethernet,
-        frame: &Frame,
-        kind: PacketType,
-        now: Instant,
-    ) {
-        for group in self.fanouts.read().iter() {
-            group.capture(link, header, frame, kind, now);
-        }
+    /// Runs `f` on each group.
+    pub(crate) fn each(&self, f: impl FnMut(&Arc<Fanout<M>>)) {
+        self.0.read().iter().for_each(f);
     }
 }
 
-impl fmt::Debug for Fanout {
+impl<M> fmt::Debug for Fanout<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fanout").field("id", &self.id).field("choice", &self.choice).finish_non_exhaustive()
     }

@@ -4,12 +4,12 @@
 //! One timer of the stack serves the addresses of all interfaces: it looks at each of them when the earliest is due. Checkpoint: what
 //! an address waits for is in [`Address`], as plain data.
 
+use super::layer::Network;
+use super::monitor::{How, What};
 use crate::addr::{Prefix, is_link_local, solicited_node};
 use crate::conf::Which;
-use crate::iface::{Iface, Kind};
+use crate::device::iface::{Iface, Kind};
 use crate::ifaddr::{Address, Dad, Probes};
-use crate::monitor::{How, What};
-use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::eth::Mac;
 use crate::wire::icmp::Neighbour;
@@ -18,77 +18,26 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The timer looks at all addresses, so it does not run more often than this.
-const PAUSE: Duration = Duration::from_millis(20);
 /// The longest time before the first probe (`router_solicitation_delay`).
 const MAX_DELAY_MS: u64 = 1000;
 
 /// What the timer found.
 #[derive(Default)]
-struct Due {
-    gone: Vec<Prefix>,
-    changed: Vec<Address>,
-    confirmed: Vec<Address>,
-    probes: Vec<Ipv6Addr>,
-    next: Option<Instant>,
+pub(crate) struct Due {
+    /// Addresses whose time is over.
+    pub(crate) expired: Vec<Prefix>,
+    /// Addresses that are deprecated now.
+    pub(crate) changed: Vec<Address>,
+    /// Addresses that no other host has.
+    pub(crate) confirmed: Vec<Address>,
+    /// Addresses to ask for.
+    pub(crate) probes: Vec<Ipv6Addr>,
+    /// When to look again.
+    pub(crate) next: Option<Instant>,
 }
 
-impl Stack {
-    /// The timer of addresses is to run at `at` already.
-    pub(crate) fn wake_addresses(&self, at: Instant) {
-        let mut next = self.next_address.lock();
-        if next.is_none_or(|next| at < next) {
-            *next = Some(at);
-            self.arm(self.address_timer, Some(at));
-        }
-    }
-
-    /// An address is new or has other times: the timer has to know.
-    pub(crate) fn watch_address(&self, address: &Address) {
-        let begins = matches!(address.dad, Dad::Tentative(probes) if probes.at.is_none());
-        if let Some(at) = begins.then_some(Instant::ZERO).or(address.deadline()) {
-            self.wake_addresses(at);
-        }
-    }
-
-    /// Does what is due for the addresses of all interfaces.
-    pub(crate) fn expire_addresses(self: &Arc<Self>, now: Instant) {
-        *self.next_address.lock() = None;
-        self.expire_routes(now);
-        for link in self.links() {
-            let ready = link.is_up() && !link.about().no_carrier;
-            let due = self.due_addresses(&link, ready, now);
-            if let Some(at) = due.next {
-                self.wake_addresses(at.max(now.plus(PAUSE)));
-            }
-            for target in due.probes {
-                self.probe_address(now, &link, target);
-            }
-            let local = |a: &Address| matches!(a.ip(), IpAddr::V6(ip) if is_link_local(ip));
-            let begin = due.confirmed.iter().any(local);
-            for address in due.confirmed {
-                self.change_routes(|routes| {
-                    // Code that removes an address takes it out of the list before its routes.
-                    if link.has_address(address.ip()) {
-                        crate::address::add_routes(routes, &link, &address);
-                    }
-                });
-                self.tell(How::Set, What::Address(link.clone(), address));
-                self.changed();
-            }
-            for address in due.changed {
-                self.tell(How::Set, What::Address(link.clone(), address));
-                self.changed();
-            }
-            for prefix in due.gone {
-                // It may be gone already.
-                let _ = self.remove_address(link.index, prefix);
-            }
-            self.solicit_routers(now, &link, begin);
-        }
-    }
-
-    fn due_addresses(&self, link: &Iface, ready: bool, now: Instant) -> Due {
+impl Network {
+    pub(crate) fn due_addresses(&self, link: &Iface, ready: bool, now: Instant) -> Due {
         let mut due = Due::default();
         let retransmit = Duration::from_millis(self.sysctls.neigh_retrans_ms.size() as u64);
         let delay = || Duration::from_millis(self.keys.random() % MAX_DELAY_MS);
@@ -98,7 +47,7 @@ impl Stack {
                     (address.created, address.updated) = (now, now);
                 }
                 if address.valid_until.is_some_and(|at| at <= now) {
-                    due.gone.push(address.prefix);
+                    due.expired.push(address.prefix);
                     continue;
                 }
                 if !address.deprecated && address.preferred_until.is_some_and(|at| at <= now) {
@@ -128,7 +77,7 @@ impl Stack {
     }
 
     /// Asks whether another host has an address already.
-    fn probe_address(&self, now: Instant, link: &Iface, target: Ipv6Addr) {
+    pub(crate) fn probe_address(&self, now: Instant, link: &Iface, target: Ipv6Addr) {
         let group = solicited_node(target);
         let message = Neighbour { target, mac: None, flags: 0 }.emit(true, Ipv6Addr::UNSPECIFIED, group);
         self.send_discovery(now, link, Mac::of_group(group.into()), Ipv6Addr::UNSPECIFIED, group, &message);

@@ -1,25 +1,22 @@
 //! Output: from a transport message to frames.
 
+use super::headers::Headers;
+use super::hooks::{Point, Verdict};
+use super::layer::Network;
+use super::path::{Cast, Header, Path};
+use super::route::{Hop, Key, RouteKind, choose};
 use crate::addr::unspecified;
-use crate::backlog::{Arrival, Way};
 use crate::buf::Buf;
-use crate::checksum::Sum;
-use crate::frame::{Checksum, Frame, Offload, Tags, finish_checksum};
-use crate::hooks::{Point, Verdict};
-use crate::iface::LOOPBACK;
-use crate::iface::{Iface, Kind};
-use crate::neigh::{Act, Resolution};
-use crate::path::{Cast, Header, Path};
-use crate::route::{Hop, Key, RouteKind, choose};
-use crate::stack::Stack;
+use crate::device::iface::LOOPBACK;
+use crate::device::iface::{Iface, Kind};
+use crate::device::transmit::{loop_back, transmit};
+use crate::frame::{Frame, Offload, Tags, finish_checksum};
 use crate::time::Instant;
-use crate::wire::eth::{self, Arp, Ethernet, Mac};
-use crate::wire::icmp::Neighbour;
+use crate::wire::eth::Mac;
 use crate::wire::ip::Ipv4;
 use crate::wire::ipv6::Ipv6;
-use crate::wire::proto;
 use abi::Errno;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
@@ -27,7 +24,7 @@ use zerocopy::network_endian::U16;
 /// What a route says: kind, interface, next hop, source and MTU.
 type Found = (RouteKind, u32, IpAddr, Option<IpAddr>, Option<u32>);
 
-impl Stack {
+impl Network {
     /// Finds the way to a destination (RFC 1122 section 3.3.1, RFC 6724).
     pub fn route(&self, key: &Key, now: Instant) -> Result<Path, Errno> {
         let generation = self.generation();
@@ -87,7 +84,7 @@ impl Stack {
 
     /// Kind, interface, next hop, source and MTU of the route to a destination.
     fn look_up(&self, key: &Key, group: bool) -> Result<Found, Errno> {
-        let routes = self.routes.read();
+        let routes = self.tables.routes.read();
         let route = routes.lookup(key, |_| true)?;
         let several: Vec<_> = if route.others.is_empty() { Vec::new() } else { route.hops().collect() };
         let found = (route.kind, route.iface, route.gateway, route.source, route.mtu);
@@ -124,7 +121,7 @@ impl Stack {
 
     /// Sends a transport message. Checksum and segmentation descriptors count from the start of `buf`.
     pub(crate) fn send_ip(
-        self: &Arc<Self>,
+        &self,
         now: Instant,
         path: &Path,
         header: &Header,
@@ -164,81 +161,61 @@ impl Stack {
         self.send_own(now, path, Frame { buf, offload: offload.shifted(ip_len), tags }, header)
     }
 
-    /// Sends a TCP header on behalf of a packet filter: the answer to a segment that it refuses.
-    pub fn send_segment(
-        self: &Arc<Self>,
-        now: Instant,
-        (src, dst): (IpAddr, IpAddr),
-        mut segment: [u8; 20],
-        tags: Tags,
-    ) {
-        let key = Key { src: Some(src), mark: tags.mark, ..Key::to(dst) };
-        let Ok(path) = self.route(&key, now) else { return };
-        segment[16..18].fill(0);
-        let sum = Sum::new().pseudo(src, dst, proto::TCP, segment.len()).with(&segment).finish();
-        segment[16..18].copy_from_slice(&sum.to_be_bytes());
-        let mut buf = self.pool.copy(&segment);
-        match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let mut ip = Ipv4::new(src, dst, proto::TCP, segment.len()).fragment(0, false, true);
-                ip.ttl = self.sysctls.ip_default_ttl.get() as u8;
-                buf.push_front(ip.sealed().as_bytes());
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let mut ip = Ipv6::new(src, dst, proto::TCP, segment.len());
-                ip.hop_limit = self.sysctls.ip6_hop_limit.get() as u8;
-                buf.push_front(ip.as_bytes());
-            }
-            _ => return,
-        }
-        self.counters.ip_of(dst).out_requests.bump();
-        let header = Header { protocol: proto::TCP, mark: tags.mark, ..Header::default() };
-        let _ = self.send_own(now, &path, Frame { tags, ..Frame::new(buf) }, &header);
-    }
-
     /// Sends a packet of this host that has its IP header. The filter sees it; a changed destination or mark is routed anew.
     pub(crate) fn send_own(
-        self: &Arc<Self>,
+        &self,
         now: Instant,
         path: &Path,
         mut frame: Frame,
         header: &Header,
     ) -> Result<(), Errno> {
         if !self.is_hooked() {
-            return self.send_packet(now, path, frame, header);
+            return self.send_packet(now, path, None, frame, header);
         }
-        match self.pass(now, Point::Output, None, Some(&path.iface), &mut frame) {
+        // A filter cannot judge what has no sound headers.
+        let Some(mut headers) = Headers::read(&frame.buf) else {
+            return self.send_packet(now, path, None, frame, header);
+        };
+        match self.pass(now, Point::Output, None, Some(&path.iface), &mut headers, &mut frame) {
             Verdict::Accept => {}
             Verdict::Drop => return Err(Errno::EPERM),
             Verdict::Stolen => return Ok(()),
         }
-        let Some((src, dst)) = addresses(&frame.buf) else { return Err(Errno::EINVAL) };
-        let mark = frame.tags.mark;
-        if dst == path.dst && mark == header.mark {
-            return self.send_packet(now, path, frame, header);
+        if headers.changed {
+            headers = Headers::read(&frame.buf).ok_or(Errno::EINVAL)?;
         }
-        let path = self.route(&Key { src: Some(src), tos: header.tos, mark, ..Key::to(dst) }, now)?;
-        self.send_packet(now, &path, frame, header)
+        let (dst, mark) = (headers.info.dst, frame.tags.mark);
+        if dst == path.dst && mark == header.mark {
+            return self.send_packet(now, path, Some(headers), frame, header);
+        }
+        let src = Some(headers.info.src);
+        let path = self.route(&Key { src, tos: header.tos, mark, ..Key::to(dst) }, now)?;
+        self.send_packet(now, &path, Some(headers), frame, header)
     }
 
-    /// Sends a packet that has its IP header.
+    /// Sends a packet that has its IP header. `headers` are what is known of it from the points before.
     pub(crate) fn send_packet(
-        self: &Arc<Self>,
+        &self,
         now: Instant,
         path: &Path,
+        headers: Option<Headers>,
         mut frame: Frame,
         header: &Header,
     ) -> Result<(), Errno> {
-        match self.pass(now, Point::PostRouting, None, Some(&path.iface), &mut frame) {
-            Verdict::Accept => {}
-            Verdict::Drop => return Err(Errno::EPERM),
-            Verdict::Stolen => return Ok(()),
+        if self.is_hooked()
+            && let Some(mut headers) = headers.or_else(|| Headers::read(&frame.buf))
+        {
+            match self.pass(now, Point::PostRouting, None, Some(&path.iface), &mut headers, &mut frame) {
+                Verdict::Accept => {}
+                Verdict::Drop => return Err(Errno::EPERM),
+                Verdict::Stolen => return Ok(()),
+            }
         }
         // What goes to the loopback interface comes back by itself.
         let group = matches!(path.cast, Cast::Multicast | Cast::Broadcast);
         let loops = group && header.loop_back && path.iface.index != LOOPBACK;
         if loops && (path.cast == Cast::Broadcast || path.iface.is_member(path.dst)) {
-            self.loop_frame(header.flow, &path.iface, frame.clone());
+            loop_back(header.flow, &path.iface, frame.clone());
         }
         if frame.buf.len() as u32 > path.mtu && frame.offload.gso.is_none() {
             return self.send_fragments(now, path, frame, header);
@@ -248,7 +225,7 @@ impl Stack {
     }
 
     fn send_fragments(
-        self: &Arc<Self>,
+        &self,
         now: Instant,
         path: &Path,
         mut frame: Frame,
@@ -259,7 +236,7 @@ impl Stack {
             return Err(Errno::EMSGSIZE);
         }
         finish_checksum(&mut frame);
-        let pieces = crate::fragment::split(&self.pool, &frame.buf, path.mtu as usize, self.ident());
+        let pieces = super::fragment::split(&self.links.pool, &frame.buf, path.mtu as usize, self.ident());
         let counters = self.counters.ip_of(path.dst);
         let pieces = pieces.ok_or(Errno::EMSGSIZE).inspect_err(|_| counters.frag_fails.bump())?;
         counters.frag_oks.bump();
@@ -274,7 +251,7 @@ impl Stack {
 
     /// Hands a packet to an interface.
     pub(crate) fn send_frame(
-        self: &Arc<Self>,
+        &self,
         now: Instant,
         iface: &Arc<Iface>,
         next_hop: IpAddr,
@@ -298,13 +275,13 @@ impl Stack {
         }
         match iface.kind {
             Kind::Loopback => {
-                self.tap(now, iface, &frame, true);
-                self.loop_frame(flow, iface, frame);
+                self.taps.show(now, iface, &frame, true);
+                loop_back(flow, iface, frame);
             }
             Kind::Tunnel => {
                 finish_unless_offloaded(iface, &mut frame);
-                self.tap(now, iface, &frame, true);
-                iface.transmit(frame);
+                self.taps.show(now, iface, &frame, true);
+                transmit(iface, frame);
             }
             Kind::Ethernet => {
                 finish_unless_offloaded(iface, &mut frame);
@@ -316,123 +293,6 @@ impl Stack {
             }
         }
     }
-
-    pub(crate) fn loop_frame(&self, flow: u32, iface: &Arc<Iface>, mut frame: Frame) {
-        if frame.offload.checksum == Checksum::Unknown {
-            frame.offload.checksum = Checksum::Valid;
-        }
-        // The packet leaves its socket here; mark and connection stay.
-        frame.tags.owner = None;
-        iface.counters.tx_packets.bump();
-        iface.counters.tx_bytes.add(frame.buf.len() as u64);
-        if !self.backlog.push(flow, Arrival { iface: iface.clone(), frame, way: Way::In }) {
-            iface.counters.rx_dropped.bump();
-        }
-    }
-
-    fn send_resolved(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, next_hop: IpAddr, frame: Frame) {
-        let key = (iface.index, next_hop);
-        let quick = self.neighbours.read().quick(&key, now, &self.sysctls);
-        if let Some(mac) = quick {
-            return self.send_ethernet(now, iface, mac, frame);
-        }
-        let resolution = self.change_neighbours(|all| all.resolve(key, frame, now, &self.sysctls));
-        match resolution {
-            Resolution::Send(frame, mac) => self.send_ethernet(now, iface, mac, frame),
-            Resolution::Queued(true) => self.solicit(now, iface, next_hop, None),
-            Resolution::Queued(false) => {}
-        }
-    }
-
-    pub(crate) fn send_ethernet(&self, now: Instant, iface: &Iface, dst: Mac, mut frame: Frame) {
-        let v6 = frame.buf.first().is_some_and(|first| first >> 4 == 6);
-        let kind = U16::new(if v6 { eth::IPV6 } else { eth::IPV4 });
-        frame.buf.push_front(Ethernet { dst, src: iface.mac(), kind }.as_bytes());
-        self.tap(now, iface, &frame, true);
-        iface.transmit(frame);
-    }
-
-    /// Sends frames that waited for a neighbour's hardware address.
-    pub fn send_waiting(
-        self: &Arc<Self>,
-        now: Instant,
-        iface: &Iface,
-        mac: Mac,
-        waiting: impl IntoIterator<Item = Frame>,
-    ) {
-        waiting.into_iter().for_each(|frame| self.send_ethernet(now, iface, mac, frame));
-        self.finish(now);
-    }
-
-    /// Asks for a neighbour's hardware address, `to` one or to everybody.
-    pub(crate) fn solicit(&self, now: Instant, iface: &Arc<Iface>, target: IpAddr, to: Option<Mac>) {
-        let Some(src) = iface.source_for(target, target) else { return };
-        match (src, target) {
-            (IpAddr::V4(src), IpAddr::V4(target)) => {
-                let arp = Arp::new(true, (iface.mac(), src), (Mac::default(), target));
-                self.send_arp(now, iface, to.unwrap_or(Mac::BROADCAST), arp);
-            }
-            (IpAddr::V6(src), IpAddr::V6(target)) => {
-                let dst = if to.is_some() { target } else { crate::addr::solicited_node(target) };
-                let message = Neighbour { target, mac: Some(iface.mac()), flags: 0 }.emit(true, src, dst);
-                self.send_discovery(now, iface, to.unwrap_or(Mac::of_group(dst.into())), src, dst, &message);
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn send_arp(&self, now: Instant, iface: &Iface, to: Mac, arp: Arp) {
-        let mut buf = self.buf(64);
-        buf.extend(Ethernet { dst: to, src: iface.mac(), kind: U16::new(eth::ARP) }.as_bytes());
-        buf.extend(arp.as_bytes());
-        let frame = Frame::new(buf);
-        self.tap(now, iface, &frame, true);
-        iface.transmit(frame);
-    }
-
-    /// Sends a neighbour discovery message; those have hop limit 255 (RFC 4861 section 3.1).
-    pub(crate) fn send_discovery(
-        &self,
-        now: Instant,
-        iface: &Iface,
-        to: Mac,
-        src: Ipv6Addr,
-        dst: Ipv6Addr,
-        message: &[u8],
-    ) {
-        let mut ip = Ipv6::new(src, dst, proto::ICMPV6, message.len());
-        ip.hop_limit = 255;
-        let mut buf = self.pool.copy(message);
-        buf.push_front(ip.as_bytes());
-        self.counters.icmp6.out_msgs.bump();
-        self.send_ethernet(now, iface, to, Frame::new(buf));
-    }
-
-    pub(crate) fn expire_neighbours(self: &Arc<Self>, now: Instant) {
-        let acts = self.change_neighbours(|all| all.expire(now, &self.sysctls));
-        for act in acts {
-            match act {
-                Act::Solicit((index, ip), to) => {
-                    if let Some(iface) = self.link(index) {
-                        self.solicit(now, &iface, ip, to);
-                    }
-                }
-                Act::Unreachable(_, frames) => {
-                    frames.into_iter().for_each(|frame| self.host_unreachable(now, frame.buf));
-                }
-            }
-        }
-    }
-}
-
-/// Source and destination of a packet.
-fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    if packet.first()? >> 4 == 4 {
-        let ip = Ipv4::parse_quoted(packet)?;
-        return Some((ip.src().into(), ip.dst().into()));
-    }
-    let ip = Ipv6::parse_quoted(packet)?;
-    Some((ip.src().into(), ip.dst().into()))
 }
 
 fn finish_unless_offloaded(iface: &Iface, frame: &mut Frame) {

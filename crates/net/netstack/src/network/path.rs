@@ -1,7 +1,7 @@
 //! The way of packets to a destination, and the IP fields that a sender chooses. Plain data, but for the interface.
 
+use crate::device::iface::Iface;
 use crate::frame::Owner;
-use crate::iface::Iface;
 use std::net::IpAddr;
 use std::sync::Arc;
 

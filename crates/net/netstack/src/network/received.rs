@@ -1,17 +1,17 @@
 //! A packet for this host, with its headers read: the network layer reads them once, the transport layer takes them from here.
 
+use super::path::Cast;
 use crate::buf::Buf;
-use crate::iface::Iface;
-use crate::path::Cast;
+use crate::device::iface::Iface;
 use crate::time::Instant;
 use crate::wire::ip::IpInfo;
 use crate::wire::ipv6::Ipv6;
 use std::sync::Arc;
 
 /// A packet for this host.
-pub(crate) struct Packet<'a> {
+pub(crate) struct Packet {
     pub(crate) now: Instant,
-    pub(crate) iface: &'a Arc<Iface>,
+    pub(crate) iface: Arc<Iface>,
     pub(crate) info: IpInfo,
     /// The transport checksum needs no check.
     pub(crate) verified: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Packet<'a> {
     pub(crate) buf: Buf,
 }
 
-impl Packet<'_> {
+impl Packet {
     /// The bytes after the IP headers.
     pub(crate) fn payload(&self) -> &[u8] {
         self.buf.get(self.info.header_len..).unwrap_or_default()

@@ -1,17 +1,18 @@
 //! Adding and removing addresses, with the routes that Linux adds for each (ip-address(8)).
 
+use super::layer::Network;
+use super::monitor::{How, What};
+use super::route::{Route, RouteKind, Routes, TABLE_LOCAL};
 use crate::addr::{Prefix, Scope, is_link_local, solicited_node};
-use crate::iface::{Address, Iface, Kind, MAX_ADDRESSES};
-use crate::monitor::{How, What};
-use crate::route::{Route, RouteKind, Routes, TABLE_LOCAL};
-use crate::stack::Stack;
+use crate::device::iface::{Iface, Kind, MAX_ADDRESSES};
+use crate::ifaddr::Address;
 use abi::Errno;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-impl Stack {
+impl Network {
     /// Adds an address to an interface. It is usable at once, unless its [`Dad`](crate::ifaddr::Dad) says otherwise; see
-    /// [`Stack::detection`]. `EACCES` for one of IPv6 on an interface without that,
+    /// `Network::detection`. `EACCES` for one of IPv6 on an interface without that,
     /// `EADDRNOTAVAIL` for one that no interface, or not this one, can have.
     pub fn add_address(&self, index: u32, address: Address) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
@@ -96,25 +97,6 @@ impl Stack {
             }
             self.tell(How::Gone, What::Address(link.clone(), address));
         }
-    }
-
-    /// True when the address belongs to this stack, whole loopback networks included.
-    pub fn is_local(&self, ip: IpAddr) -> bool {
-        let key = crate::route::Key::to(ip);
-        self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Local)
-    }
-
-    /// The interface that an address belongs to: one that has it, or else one with a local network that it is in, as
-    /// 127.9.9.9 is in the loopback interface's.
-    pub fn owner_of(&self, ip: IpAddr) -> Option<Arc<Iface>> {
-        if let Some(link) = self.links().into_iter().find(|link| link.has_address(ip)) {
-            return Some(link);
-        }
-        let local = |route: &&Route| {
-            route.table == TABLE_LOCAL && route.kind == RouteKind::Local && route.dst.contains(ip)
-        };
-        let index = self.read_routes(|routes| routes.routes().iter().find(local).map(|route| route.iface));
-        self.link(index?)
     }
 }
 

@@ -1,14 +1,17 @@
-//! Packet sockets (packet(7)): frames of an interface, in both directions.
+//! Packet sockets (packet(7)): frames of an interface, in both directions. [`Taps`] shows frames to them, and to a capture.
+//!
+//! Locks: the lists of [`Taps`], then a socket's own. A checkpoint keeps what a socket is bound to, its filter and its queue.
 
+use super::capture::{ALL, Capture, CapturedFrame, Filter, Observer, PacketType, Watch, Watchers};
+use super::fanout::{Choice, Fanout, Fanouts, Wish};
+use super::iface::{Iface, Kind, Upper};
+use super::links::Links;
+use super::transmit::{loop_back, transmit};
 use crate::buf::Buf;
-use crate::capture::Seen;
-use crate::fanout::Fanout;
 use crate::frame::finish_checksum;
 use crate::frame::{Checksum, Frame, Offload};
-use crate::iface::{Iface, Kind};
 use crate::memory::Charge;
 use crate::notify::{Events, Notifier};
-use crate::stack::{Stack, Watch};
 use crate::time::Instant;
 use crate::truesize;
 use crate::wire::eth::{self, Ethernet, Mac};
@@ -17,27 +20,9 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
-
-/// `ETH_P_ALL`: every protocol.
-pub const ALL: u16 = 3;
-
-/// How a frame came by (`sll_pkttype`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketType {
-    /// To this host.
-    Host = 0,
-    /// To everybody.
-    Broadcast = 1,
-    /// To a group.
-    Multicast = 2,
-    /// To another host.
-    Other = 3,
-    /// From this host.
-    Outgoing = 4,
-}
 
 /// A frame that waits to be read.
 #[derive(Clone, Debug)]
@@ -60,20 +45,17 @@ pub struct Captured {
     pub at: Instant,
 }
 
-/// A socket filter (`SO_ATTACH_FILTER`).
-pub trait Filter: Send + Sync {
-    /// How many bytes of a packet are wanted; zero drops it.
-    fn accept(&self, packet: &[u8]) -> usize;
-}
-
 /// A packet socket. It keeps the stack from taking ways without packets while it lives.
 pub struct PacketSocket {
-    stack: Arc<Stack>,
+    links: Arc<Links>,
+    taps: Arc<Taps>,
+    /// Keeps the layers above alive, which end the socket's operations.
+    upper: Arc<Upper>,
     /// `SOCK_DGRAM`: without link headers.
     cooked: bool,
     inner: Mutex<Inner>,
     /// The group that it shares frames with.
-    pub(crate) fanout: RwLock<Option<Arc<Fanout>>>,
+    pub(crate) fanout: RwLock<Option<Arc<Fanout<PacketSocket>>>>,
     notify: Notifier,
 }
 
@@ -98,7 +80,7 @@ struct Inner {
     charge: Charge,
     limit: usize,
     /// Packets received and dropped since `PACKET_STATISTICS` was read.
-    seen: (u32, u32),
+    statistics: (u32, u32),
     watch: Option<Watch>,
     /// User and inode number of the descriptor.
     owner: (u32, u64),
@@ -123,7 +105,13 @@ pub struct PacketRow {
 
 impl PacketSocket {
     /// A socket for frames of a protocol ([`ALL`] for every one, 0 for none until it is bound) of all interfaces.
-    pub fn new(stack: &Arc<Stack>, cooked: bool, protocol: u16, notify: Notifier) -> Arc<PacketSocket> {
+    pub(crate) fn new(
+        (links, taps, upper): (&Arc<Links>, &Arc<Taps>, Arc<Upper>),
+        cooked: bool,
+        protocol: u16,
+        limit: usize,
+        notify: Notifier,
+    ) -> Arc<PacketSocket> {
         let inner = Inner {
             protocol,
             iface: 0,
@@ -131,22 +119,18 @@ impl PacketSocket {
             incoming_only: false,
             queue: VecDeque::new(),
             bytes: 0,
-            charge: Charge::of(&stack.memory),
-            limit: stack.sysctls.rmem_default.size(),
-            seen: (0, 0),
-            watch: Some(stack.watch()),
+            charge: Charge::of(&links.memory),
+            limit,
+            statistics: (0, 0),
+            watch: Some(taps.watchers.watch()),
             owner: (0, 0),
         };
-        let fanout = RwLock::default();
-        let socket = PacketSocket { stack: stack.clone(), cooked, inner: Mutex::new(inner), fanout, notify };
+        let (links, taps, fanout) = (links.clone(), taps.clone(), RwLock::default());
+        let socket = PacketSocket { links, taps, upper, cooked, inner: Mutex::new(inner), fanout, notify };
         let socket = Arc::new(socket);
-        stack.packets.write().push(socket.clone());
-        stack.taps.fetch_add(1, Ordering::AcqRel);
+        socket.taps.sockets.write().push(socket.clone());
+        socket.taps.count.fetch_add(1, Ordering::AcqRel);
         socket
-    }
-
-    pub(crate) fn stack(&self) -> &Stack {
-        &self.stack
     }
 
     /// Protocol and interface.
@@ -160,7 +144,7 @@ impl PacketSocket {
         if self.fanout.read().is_some() {
             return Err(Errno::EINVAL);
         }
-        if iface != 0 && self.stack.link(iface).is_none() {
+        if iface != 0 && self.links.get(iface).is_none() {
             return Err(Errno::ENODEV);
         }
         let mut inner = self.inner.lock();
@@ -219,7 +203,7 @@ impl PacketSocket {
 
     /// Packets received and dropped since the last call (`PACKET_STATISTICS`).
     pub fn statistics(&self) -> (u32, u32) {
-        std::mem::take(&mut self.inner.lock().seen)
+        std::mem::take(&mut self.inner.lock().statistics)
     }
 
     /// Sends a frame; `to` gives interface, protocol and, without link headers, the destination (`struct sockaddr_ll`).
@@ -229,7 +213,7 @@ impl PacketSocket {
             (inner.iface, inner.protocol)
         };
         let (index, protocol, mac) = to.unwrap_or((bound, protocol, Mac::default()));
-        let link = self.stack.link(index).ok_or(Errno::ENXIO)?;
+        let link = self.links.get(index).ok_or(Errno::ENXIO)?;
         if !link.is_up() {
             return Err(Errno::ENETDOWN);
         }
@@ -240,18 +224,18 @@ impl PacketSocket {
         if data.len() > link.mtu() as usize + header {
             return Err(Errno::EMSGSIZE);
         }
-        let mut buf = self.stack.pool.copy(data);
+        let mut buf = self.links.pool.copy(data);
         if self.cooked && link.kind != Kind::Tunnel {
             buf.push_front(Ethernet { dst: mac, src: link.mac(), kind: U16::new(protocol) }.as_bytes());
         }
         let frame = Frame::new(buf);
-        self.stack.tap(now, &link, &frame, true);
+        self.taps.show(now, &link, &frame, true);
         if link.kind == Kind::Loopback {
-            self.stack.loop_raw(&link, frame);
+            loop_raw(&link, frame);
         } else {
-            link.transmit(frame);
+            transmit(&link, frame);
         }
-        self.stack.finish(now);
+        self.links.inbox.finish(&*self.upper, now);
         Ok(data.len())
     }
 
@@ -275,9 +259,25 @@ impl PacketSocket {
         inner.filter = None;
         drop(inner);
         drop(watch);
-        self.leave_fanout();
-        self.stack.packets.write().retain(|other| !std::ptr::eq(&**other, self));
-        self.stack.taps.fetch_sub(1, Ordering::AcqRel);
+        self.taps.fanouts.leave(self, &self.fanout);
+        self.taps.sockets.write().retain(|other| !std::ptr::eq(&**other, self));
+        self.taps.count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Joins a group (`PACKET_FANOUT`): `EALREADY` for a member, `EINVAL` when the group is of another kind or bound elsewhere.
+    pub fn join_fanout(self: &Arc<Self>, wish: Wish) -> Result<(), Errno> {
+        self.taps.fanouts.join(self, &self.fanout, wish, || self.bound())
+    }
+
+    /// Number, choice and flags of the socket's group.
+    pub fn fanout(&self) -> Option<(u16, Choice, u8)> {
+        self.fanout.read().as_ref().map(|group| group.describe())
+    }
+
+    /// Sets the program of a group that chooses by one (`PACKET_FANOUT_DATA`).
+    pub fn set_fanout_program(&self, program: Arc<dyn Filter>) -> Result<(), Errno> {
+        let group = self.fanout.read().clone();
+        group.ok_or(Errno::EINVAL)?.set_program(program)
     }
 
     /// Takes a frame if it is wanted and there is room. A loss is counted, unless there is another socket to ask.
@@ -307,11 +307,11 @@ impl PacketSocket {
             return Capturing::Unwanted;
         }
         if inner.bytes >= inner.limit || inner.bytes > 0 && inner.charge.is_scarce() {
-            inner.seen.1 = inner.seen.1.wrapping_add(u32::from(!asks_on));
+            inner.statistics.1 = inner.statistics.1.wrapping_add(u32::from(!asks_on));
             return Capturing::Full;
         }
         data.truncate(keep);
-        inner.seen.0 = inner.seen.0.wrapping_add(1);
+        inner.statistics.0 = inner.statistics.0.wrapping_add(1);
         let held = inner.charge.bytes() + data.truesize();
         inner.charge.set(held);
         let (iface, from, offload) = (link.index, header.src, frame.offload);
@@ -324,12 +324,27 @@ impl PacketSocket {
     }
 }
 
-impl Stack {
+/// What sees frames, as they are on interfaces: packet sockets, their groups, a capture.
+#[derive(Default)]
+pub(crate) struct Taps {
+    /// What wants to see every packet.
+    pub(crate) watchers: Arc<Watchers>,
+    sockets: RwLock<Vec<Arc<PacketSocket>>>,
+    fanouts: Fanouts<PacketSocket>,
+    capture: RwLock<Option<Arc<Capture>>>,
+    /// Packet sockets and captures; none is the usual case.
+    count: AtomicUsize,
+}
+
+impl Taps {
     /// Shows a frame, as it is on the interface, to packet sockets and a capture.
-    pub(crate) fn tap(&self, now: Instant, link: &Iface, frame: &Frame, outgoing: bool) {
-        if self.taps.load(Ordering::Acquire) == 0 {
-            return;
+    pub(crate) fn show(&self, now: Instant, link: &Iface, frame: &Frame, outgoing: bool) {
+        if self.count.load(Ordering::Acquire) > 0 {
+            self.show_to_all(now, link, frame, outgoing);
         }
+    }
+
+    fn show_to_all(&self, now: Instant, link: &Iface, frame: &Frame, outgoing: bool) {
         let mut frame = frame.clone();
         if link.kind == Kind::Tunnel || (link.kind == Kind::Loopback && !is_ethernet(&frame.buf)) {
             // These have no link header. Readers of the loopback interface get one of zeros, as Linux has it there.
@@ -345,20 +360,52 @@ impl Stack {
             dst if dst == link.mac() => PacketType::Host,
             _ => PacketType::Other,
         };
-        for socket in self.packets.read().iter().filter(|socket| socket.fanout.read().is_none()) {
+        for socket in self.sockets.read().iter().filter(|socket| socket.fanout.read().is_none()) {
             socket.capture(link, header, &frame, kind, now, false);
         }
-        self.tap_fanouts(link, header, &frame, kind, now);
-        self.show_capture(Seen { link, kind, bytes: &frame.buf });
+        let member = |socket: &PacketSocket, asks_on| {
+            socket.capture(link, header, &frame, kind, now, asks_on) == Capturing::Full
+        };
+        self.fanouts.each(|group| group.capture(link.index, header.kind.get(), &frame, outgoing, member));
+        self.show_capture(CapturedFrame { link, kind, bytes: &frame.buf });
     }
 
-    /// A frame that a packet socket sent to the loopback interface arrives there.
-    fn loop_raw(&self, link: &Arc<Iface>, mut frame: Frame) {
-        frame.buf.trim_front(Ethernet::LEN);
-        finish_checksum(&mut frame);
-        frame.offload.checksum = Checksum::Given;
-        self.loop_frame(0, link, frame);
+    /// Shows all frames to an observer from now on, until it wants no more; there is one capture at most, the last.
+    pub(crate) fn observe(&self, observer: Arc<dyn Observer>) {
+        let capture = Arc::new(Capture { observer, watch: Mutex::new(Some(self.watchers.watch())) });
+        self.count.fetch_add(1, Ordering::AcqRel);
+        let old = self.capture.write().replace(capture);
+        if let Some(old) = old {
+            self.end_capture(&old);
+        }
     }
+
+    /// Shows a frame to the capture, if there is one.
+    fn show_capture(&self, frame: CapturedFrame<'_>) {
+        let Some(capture) = self.capture.read().clone() else { return };
+        if !capture.is_over() && !capture.observer.see(frame) {
+            self.end_capture(&capture);
+        }
+    }
+
+    fn end_capture(&self, capture: &Capture) {
+        if capture.watch.lock().take().is_some() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// All packet sockets, for lists.
+    pub(crate) fn rows(&self) -> Vec<PacketRow> {
+        self.sockets.read().iter().map(|socket| socket.row()).collect()
+    }
+}
+
+/// A frame that a packet socket sent to the loopback interface arrives there.
+fn loop_raw(link: &Arc<Iface>, mut frame: Frame) {
+    frame.buf.trim_front(Ethernet::LEN);
+    finish_checksum(&mut frame);
+    frame.offload.checksum = Checksum::Given;
+    loop_back(0, link, frame);
 }
 
 /// True for a frame of the loopback interface that has its header of zeros.
@@ -369,12 +416,5 @@ fn is_ethernet(bytes: &[u8]) -> bool {
 impl fmt::Debug for PacketSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PacketSocket").field("cooked", &self.cooked).finish_non_exhaustive()
-    }
-}
-
-impl Stack {
-    /// All packet sockets, for lists.
-    pub fn packet_sockets(&self) -> Vec<PacketRow> {
-        self.packets.read().iter().map(|socket| socket.row()).collect()
     }
 }
