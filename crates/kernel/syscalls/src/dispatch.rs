@@ -90,7 +90,7 @@ impl SystemCalls for Calls {
     }
 
     fn dump_core(&self, c: &mut Current, info: &abi::SigInfo) -> bool {
-        crate::coredump::dump(c, info)
+        crate::processes::coredump::dump(c, info)
     }
 }
 

@@ -5,35 +5,39 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
-use crate::{
-    bpf, exec, futex, futex2, id, kcmp, keyctl, landlock, limits, lsm, memory, mempolicy, misc, ns, prctl,
-    process, ptrace, sched, seccomp, signal, syslog, time, wait4,
-};
+use crate::ipc::{futex, futex2};
+use crate::memory::{mempolicy, mmap};
+use crate::namespaces::ns;
+use crate::processes::{exec, id, kcmp, limits, prctl, process, ptrace, sched, wait4};
+use crate::security::{keyctl, landlock, lsm, seccomp};
+use crate::signals::signal;
+use crate::system::{bpf, misc, syslog};
+use crate::time::clock;
 
 rows! {
     // Memory
-    9 mmap(u64, u64, i32, i32, i32, u64) = memory::mmap, Partial("MAP_HUGETLB answers ENOMEM; MAP_GROWSDOWN grows for the program's own accesses, not for those of calls");
-    10 mprotect(u64, u64, i32) = memory::mprotect, Full;
-    11 munmap(u64, u64) = memory::munmap, Full;
-    12 brk(u64) = memory::brk, Full;
-    25 mremap(u64, u64, u64, i32, u64) = memory::mremap, Full;
-    26 msync(u64, u64, i32) = memory::msync, Full;
-    329 pkey_mprotect(u64, u64, i32, i32) = memory::pkey_mprotect, Absent("as on a processor without protection keys");
-    330 pkey_alloc(u64, u64) = memory::pkey_alloc, Absent("as on a processor without protection keys");
-    331 pkey_free(i32) = memory::pkey_free, Absent("as on a processor without protection keys");
-    27 mincore(u64, u64, Ptr) = memory::mincore, Full;
-    216 remap_file_pages(u64, u64, u64, u64, u64) = memory::remap_file_pages, Full;
-    324 membarrier(i32, u32, i32) = memory::membarrier, Partial("no restartable sequences, as there is no rseq");
-    462 mseal(u64, u64, u64) = memory::mseal, Full;
-    28 madvise(u64, u64, i32) = memory::madvise, Full;
-    149 mlock(u64, u64) = memory::mlock, Partial("limits are kept, pages are read in and not pinned");
-    150 munlock(u64, u64) = memory::munlock, Full;
-    151 mlockall(i32) = memory::mlockall, Partial("limits are kept, pages are read in and not pinned");
-    152 munlockall() = memory::munlockall, Full;
-    325 mlock2(u64, u64, i32) = memory::mlock2, Partial("limits are kept, pages are read in and not pinned");
-    310 process_vm_readv(i32, Ptr, u64, Ptr, u64, u64) = memory::process_vm_readv, Full;
+    9 mmap(u64, u64, i32, i32, i32, u64) = mmap::mmap, Partial("MAP_HUGETLB answers ENOMEM; MAP_GROWSDOWN grows for the program's own accesses, not for those of calls");
+    10 mprotect(u64, u64, i32) = mmap::mprotect, Full;
+    11 munmap(u64, u64) = mmap::munmap, Full;
+    12 brk(u64) = mmap::brk, Full;
+    25 mremap(u64, u64, u64, i32, u64) = mmap::mremap, Full;
+    26 msync(u64, u64, i32) = mmap::msync, Full;
+    329 pkey_mprotect(u64, u64, i32, i32) = mmap::pkey_mprotect, Absent("as on a processor without protection keys");
+    330 pkey_alloc(u64, u64) = mmap::pkey_alloc, Absent("as on a processor without protection keys");
+    331 pkey_free(i32) = mmap::pkey_free, Absent("as on a processor without protection keys");
+    27 mincore(u64, u64, Ptr) = mmap::mincore, Full;
+    216 remap_file_pages(u64, u64, u64, u64, u64) = mmap::remap_file_pages, Full;
+    324 membarrier(i32, u32, i32) = mmap::membarrier, Partial("no restartable sequences, as there is no rseq");
+    462 mseal(u64, u64, u64) = mmap::mseal, Full;
+    28 madvise(u64, u64, i32) = mmap::madvise, Full;
+    149 mlock(u64, u64) = mmap::mlock, Partial("limits are kept, pages are read in and not pinned");
+    150 munlock(u64, u64) = mmap::munlock, Full;
+    151 mlockall(i32) = mmap::mlockall, Partial("limits are kept, pages are read in and not pinned");
+    152 munlockall() = mmap::munlockall, Full;
+    325 mlock2(u64, u64, i32) = mmap::mlock2, Partial("limits are kept, pages are read in and not pinned");
+    310 process_vm_readv(i32, Ptr, u64, Ptr, u64, u64) = mmap::process_vm_readv, Full;
     312 kcmp(i32, i32, i32, u64, u64) = kcmp::kcmp, Partial("KCMP_EPOLL_TFD answers EINVAL");
-    311 process_vm_writev(i32, Ptr, u64, Ptr, u64, u64) = memory::process_vm_writev, Full;
+    311 process_vm_writev(i32, Ptr, u64, Ptr, u64, u64) = mmap::process_vm_writev, Full;
     237 mbind(u64, u64, i32, Ptr, u64, u32) = mempolicy::mbind, Partial("one node: policies are kept and shown");
     238 set_mempolicy(i32, Ptr, u64) = mempolicy::set_mempolicy, Partial("one node: policies are kept and shown");
     239 get_mempolicy(Ptr, Ptr, u64, u64, u64) = mempolicy::get_mempolicy, Full;
@@ -53,7 +57,7 @@ rows! {
     130 rt_sigsuspend(Ptr, u64) = signal::rt_sigsuspend, Full;
     131 sigaltstack(Ptr, Ptr) = signal::sigaltstack, Full;
     200 tkill(i32, i32) = signal::tkill, Full;
-    219 restart_syscall() = time::restart_syscall, Full;
+    219 restart_syscall() = clock::restart_syscall, Full;
     234 tgkill(i32, i32, i32) = signal::tgkill, Full;
     297 rt_tgsigqueueinfo(i32, i32, i32, Ptr) = signal::rt_tgsigqueueinfo, Full;
     424 pidfd_send_signal(Fd, i32, Ptr, u32) = signal::pidfd_send_signal, Full;
@@ -131,24 +135,24 @@ rows! {
     315 sched_getattr(i32, Ptr, u32, u32) = sched::sched_getattr, Full;
 
     // Time
-    35 nanosleep(Ptr, Ptr) = time::nanosleep, Full;
-    36 getitimer(i32, Ptr) = time::getitimer, Full;
-    37 alarm(u32) = time::alarm, Full;
-    38 setitimer(i32, Ptr, Ptr) = time::setitimer, Full;
-    96 gettimeofday(Ptr, Ptr) = time::gettimeofday, Full;
-    305 clock_adjtime(i32, Ptr) = time::clock_adjtime, Partial("reads; clocks cannot be set: EPERM");
-    159 adjtimex(Ptr) = time::adjtimex, Partial("reads; clocks cannot be set: EPERM");
-    164 settimeofday(Ptr, Ptr) = time::settimeofday, Absent("clocks cannot be set: EPERM");
-    201 time(Ptr) = time::time, Full;
-    222 timer_create(i32, Ptr, Ptr) = time::timer_create, Full;
-    223 timer_settime(i32, i32, Ptr, Ptr) = time::timer_settime, Full;
-    224 timer_gettime(i32, Ptr) = time::timer_gettime, Full;
-    225 timer_getoverrun(i32) = time::timer_getoverrun, Full;
-    226 timer_delete(i32) = time::timer_delete, Full;
-    227 clock_settime(i32, Ptr) = time::clock_settime, Absent("clocks cannot be set: EPERM");
-    228 clock_gettime(i32, Ptr) = time::clock_gettime, Full;
-    229 clock_getres(i32, Ptr) = time::clock_getres, Full;
-    230 clock_nanosleep(i32, i32, Ptr, Ptr) = time::clock_nanosleep, Full;
+    35 nanosleep(Ptr, Ptr) = clock::nanosleep, Full;
+    36 getitimer(i32, Ptr) = clock::getitimer, Full;
+    37 alarm(u32) = clock::alarm, Full;
+    38 setitimer(i32, Ptr, Ptr) = clock::setitimer, Full;
+    96 gettimeofday(Ptr, Ptr) = clock::gettimeofday, Full;
+    305 clock_adjtime(i32, Ptr) = clock::clock_adjtime, Partial("reads; clocks cannot be set: EPERM");
+    159 adjtimex(Ptr) = clock::adjtimex, Partial("reads; clocks cannot be set: EPERM");
+    164 settimeofday(Ptr, Ptr) = clock::settimeofday, Absent("clocks cannot be set: EPERM");
+    201 time(Ptr) = clock::time, Full;
+    222 timer_create(i32, Ptr, Ptr) = clock::timer_create, Full;
+    223 timer_settime(i32, i32, Ptr, Ptr) = clock::timer_settime, Full;
+    224 timer_gettime(i32, Ptr) = clock::timer_gettime, Full;
+    225 timer_getoverrun(i32) = clock::timer_getoverrun, Full;
+    226 timer_delete(i32) = clock::timer_delete, Full;
+    227 clock_settime(i32, Ptr) = clock::clock_settime, Absent("clocks cannot be set: EPERM");
+    228 clock_gettime(i32, Ptr) = clock::clock_gettime, Full;
+    229 clock_getres(i32, Ptr) = clock::clock_getres, Full;
+    230 clock_nanosleep(i32, i32, Ptr, Ptr) = clock::clock_nanosleep, Full;
 
     // Futexes
     202 futex(u64, u32, u32, u64, u64, u32) = futex::futex, Partial("priorities order the waiters of a priority-inheritance futex but are not lent");

@@ -4,10 +4,12 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
-use crate::{
-    attrs, dirs, fanotify, fcntl, fs_config, handles, inotify, ioctl, mount, mount_fd, mount_query, names,
-    open, quota, read_write, refused, splice, stat, storage, xattr,
+use crate::events::{fanotify, inotify};
+use crate::files::{
+    attrs, dirs, fcntl, handles, ioctl, open, quota, read_write, splice, stat, storage, xattr,
 };
+use crate::mounts::{fs_config, mount, mount_fd, mount_query};
+use crate::{names, refused};
 
 rows! {
     // Reading and writing

@@ -1,9 +1,12 @@
 //! Pipes, readiness, event descriptors and sockets: the rows of the table; see `families` for how to add one.
 
 use crate::arg::{Fd, PathPtr, Ptr};
+use crate::events::{aio, epoll, eventfd, poll, select};
+use crate::files::pipe;
+use crate::ipc::{mqueue, sysv};
+use crate::sockets::{sendrecv, socket};
 use crate::table::Support::{Full, Partial};
 use crate::table::{Row, rows};
-use crate::{aio, epoll, eventfd, mqueue, pipe, poll, select, sendrecv, socket, sysv};
 
 rows! {
     // Pipes

@@ -1,5 +1,7 @@
-//! The Linux system call interface: one row per call ([`families`]), thin
-//! handlers by family, logic in the subsystems.
+//! The Linux system call interface: one row per call ([`families`]), thin handlers by family, logic in the subsystems.
+//!
+//! A folder for each family has one file for each call, or a few calls that belong together, named after the call. Beside the
+//! folders are the table, the dispatcher, and the conversions of arguments that all handlers share.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "handlers are named after the calls their man pages describe")]
@@ -11,68 +13,24 @@ pub mod families_fs;
 pub mod families_ipc;
 pub mod table;
 
-mod aio;
 mod at;
-mod attrs;
-mod bpf;
-mod coredump;
-mod corenotes;
-mod dirs;
-mod epoll;
-mod eventfd;
-mod exec;
-mod fanotify;
-mod fcntl;
-mod fs_config;
-mod futex;
-mod futex2;
-mod handles;
-mod id;
-mod inotify;
+mod events;
+mod files;
 mod install;
-mod ioctl;
 mod iov;
-mod kcmp;
-mod keyctl;
-mod landlock;
-mod limits;
-mod lsm;
+mod ipc;
 mod memory;
-mod mempolicy;
-mod misc;
-mod mount;
-mod mount_fd;
-mod mount_query;
-mod mqueue;
+mod mounts;
 mod names;
-mod ns;
-mod open;
-mod pipe;
-mod poll;
-mod prctl;
-mod process;
-mod ptrace;
-mod ptrace_regs;
-mod quota;
-mod read_write;
+mod namespaces;
+mod processes;
 mod refused;
-mod sched;
-mod seccomp;
-mod select;
-mod sendrecv;
-mod sigio;
-mod signal;
-mod socket;
-mod splice;
-mod stat;
-mod storage;
-mod syslog;
-mod sysv;
+mod security;
+mod signals;
+mod sockets;
+mod system;
 mod time;
 mod timeout;
-mod transfer;
-mod wait4;
-mod xattr;
 
 pub use dispatch::{Calls, all_rows, row};
 pub use table::{Row, Support};

@@ -1,0 +1,103 @@
+//! ioctl(2): the requests that every file answers; the rest go to the file.
+
+use crate::arg::Fd;
+use crate::at::real_file;
+use crate::signals::sigio;
+use abi::Errno;
+use abi::stat::S_IFREG;
+use abi::stat::S_IFSOCK;
+use syscall_filter::{ADD_FD, listener_of};
+use task::{Current, SysResult};
+use vfs::file::file_kind;
+
+const FIONREAD: u32 = 0x541b;
+const FIONBIO: u32 = 0x5421;
+const FIONCLEX: u32 = 0x5450;
+const FIOCLEX: u32 = 0x5451;
+const FIOASYNC: u32 = 0x5452;
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
+const FIOGETOWN: u32 = 0x8903;
+const SIOCGPGRP: u32 = 0x8904;
+const FIOQSIZE: u32 = 0x5460;
+const FIGETBSZ: u32 = 2;
+const FICLONE: u32 = 0x4004_9409;
+const FICLONERANGE: u32 = 0x4020_940d;
+const FIDEDUPERANGE: u32 = 0xc018_9436;
+const FS_IOC_FIEMAP: u32 = 0xc020_660b;
+const TIOCGPTPEER: u32 = 0x5441;
+
+pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
+    let f = real_file(c, fd)?;
+    match cmd {
+        FIOCLEX => c.fd_table().set_cloexec(fd.0, true)?,
+        FIONCLEX => c.fd_table().set_cloexec(fd.0, false)?,
+        FIONBIO | FIOASYNC => {
+            let on: i32 = c.read_value(arg)?;
+            let bit = if cmd == FIONBIO { libc::O_NONBLOCK } else { libc::O_ASYNC };
+            let flags = if on != 0 { f.flags() | bit } else { f.flags() & !bit };
+            sigio::set_status(c, &f, flags, fd.0)?;
+        }
+        FIONREAD if file_kind(&f) == S_IFREG => {
+            let size = f.attr()?.size as i64;
+            let left = size - *f.hold_position(c)? as i64;
+            c.write_value(arg, &(left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32))?;
+        }
+        FIOSETOWN | SIOCSPGRP if file_kind(&f) == S_IFSOCK => {
+            let who: i32 = c.read_value(arg)?;
+            sigio::set_own(c, &f, who)?;
+        }
+        FIOGETOWN | SIOCGPGRP if file_kind(&f) == S_IFSOCK => {
+            let who = sigio::get_own(c, &f);
+            c.write_value(arg, &who)?;
+        }
+        FIOQSIZE if file_kind(&f) == S_IFREG || file_kind(&f) == abi::stat::S_IFDIR => {
+            let size = f.attr()?.size;
+            c.write_value(arg, &size)?;
+        }
+        FIGETBSZ if f.path.is_some() => {
+            let size = f.attr()?.blksize;
+            if size == 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            c.write_value(arg, &size)?;
+        }
+        // No file system here shares blocks or knows where they are.
+        FICLONE | FICLONERANGE | FIDEDUPERANGE | FS_IOC_FIEMAP if file_kind(&f) == S_IFREG => {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        // Descriptors of another table, which no file can reach.
+        ADD_FD if listener_of(&f).is_some() => {
+            let listener = listener_of(&f).ok_or(Errno::ENOTTY)?;
+            return crate::security::seccomp::add_fd(c, listener, arg);
+        }
+        // The answer is a descriptor, which no file can make.
+        TIOCGPTPEER if !f.denies_ioctl() => {
+            let flags = arg as i32;
+            let peer = tty::open_peer(c, &f, flags)?;
+            return crate::install::install(c, peer, flags & libc::O_CLOEXEC != 0);
+        }
+        // A descriptor is named, which no file can reach.
+        _ if loopdev::names_file(&f, cmd) && !f.denies_ioctl() => {
+            let named = Fd(loopdev::named_fd(c, cmd, arg)?);
+            let backing = real_file(c, named)?;
+            let caller = c.caller();
+            loopdev::attach(&caller, &f, c, cmd, arg, &backing)?;
+        }
+        _ if fuse::names_file(&f, cmd) && !f.denies_ioctl() => {
+            let named = Fd(fuse::named_fd(c, arg)?);
+            // A descriptor that is not open is no device file.
+            let other = real_file(c, named).map_err(|_| Errno::EINVAL)?;
+            fuse::clone_device(&f, &other)?;
+        }
+        _ if f.denies_ioctl() => return Err(Errno::EACCES.into()),
+        _ => {
+            if let Some(done) = crate::namespaces::ns::ioctl(c, &f, cmd, arg) {
+                return done;
+            }
+            let caller = c.caller();
+            return Ok(f.ops.ioctl(&caller, &f, c, cmd, arg)?);
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,4 @@
+//! Mappings and memory policies.
+
+pub(crate) mod mempolicy;
+pub(crate) mod mmap;

@@ -1,0 +1,3 @@
+//! Namespaces.
+
+pub(crate) mod ns;

@@ -1,0 +1,4 @@
+//! Signals.
+
+pub(crate) mod sigio;
+pub(crate) mod signal;

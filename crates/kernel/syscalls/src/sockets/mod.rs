@@ -1,0 +1,4 @@
+//! Sockets.
+
+pub(crate) mod sendrecv;
+pub(crate) mod socket;

@@ -1,0 +1,3 @@
+//! Clocks and timers.
+
+pub(crate) mod clock;
