@@ -327,9 +327,8 @@ impl Alarm for Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netstack::datagram::{DatagramSocket, Protocol};
+    use netstack::datagram::Protocol;
     use netstack::notify::Silent;
-    use netstack::tcp::TcpSocket;
 
     #[test]
     fn two_namespaces_share_no_port() {

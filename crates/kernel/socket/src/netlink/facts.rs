@@ -3,9 +3,9 @@
 use super::sockets::Sockets;
 use super::wire::Message;
 use crate::net_ns::NetNamespace;
+use netstack::bridge::{BridgeSettings, PortSettings};
 use netstack::conf::Which;
 use netstack::iface::{Iface, Kind};
-use netstack::bridge::{BridgeSettings, PortSettings};
 use spec::Interface;
 use std::sync::atomic::Ordering;
 

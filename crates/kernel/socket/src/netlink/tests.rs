@@ -132,7 +132,7 @@ fn addresses_are_the_process_id_then_others() {
 /// A dump that is longer than the queue goes on while it is read.
 #[test]
 fn long_dumps_are_whole() {
-    use netstack::datagram::{DatagramSocket, Protocol};
+    use netstack::datagram::Protocol;
     const COUNT: usize = 4000;
     let cx = TestCaller::with_caps(0);
     let net = NetNamespace::alone();
@@ -166,7 +166,7 @@ fn long_dumps_are_whole() {
 /// Raw sockets are listed with their protocol, in the place of the port and as an attribute.
 #[test]
 fn raw_sockets_are_listed() {
-    use netstack::datagram::{DatagramSocket, Protocol};
+    use netstack::datagram::Protocol;
     const INET_DIAG_MSG: usize = 72;
     const INET_DIAG_PROTOCOL: u16 = 10;
     let cx = TestCaller::with_caps(0);

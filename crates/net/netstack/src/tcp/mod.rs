@@ -35,6 +35,7 @@ mod options;
 mod output;
 mod rack;
 mod recovery;
+mod report;
 mod row;
 mod rtt;
 pub(crate) mod rx;

@@ -8,7 +8,6 @@ use super::conn::{Conn, Cx, State};
 use super::direct::Direct;
 use super::emit::sizes;
 use super::fastopen::FastOpenKeys;
-use super::info::Info;
 use super::listener::Listener;
 use super::notices::Notice;
 use super::options::TcpOptions;
@@ -585,47 +584,9 @@ impl TcpSocket {
         self.inner.lock().conn.error.take()
     }
 
-    /// `TCP_INFO`
-    pub fn info(&self, now: Instant) -> Info {
-        let inner = self.inner.lock();
-        let mtu = inner.path.as_ref().map_or(0, |path| path.mtu);
-        let mut info = inner.conn.info(&self.rx.queue.lock(), now, mtu);
-        // A program that still has the descriptor sees a closed socket.
-        if inner.conn.state == State::TimeWait {
-            info.state = State::Closed as u8;
-        }
-        if let Some(listener) = &inner.listener {
-            let (waiting, backlog) = listener.lengths();
-            (info.unacked, info.sacked) = (waiting as u32, backlog as u32);
-        }
-        info
-    }
-
-    /// What `TCP_CC_INFO` tells: nothing but of BBR.
-    pub fn congestion_info(&self, now: Instant) -> Vec<u8> {
-        let inner = self.inner.lock();
-        if inner.conn.cc.algorithm != super::cc::Algorithm::Bbr {
-            return Vec::new();
-        }
-        inner.conn.cc.bbr.info(now).iter().flat_map(|word| word.to_ne_bytes()).collect()
-    }
-
     /// The state.
     pub fn state(&self) -> State {
         self.inner.lock().conn.state
-    }
-
-    /// Bytes to read (`SIOCINQ`), written and not acknowledged (`SIOCOUTQ`), written and not sent (`SIOCOUTQNSD`).
-    pub fn queued(&self) -> (usize, usize, usize) {
-        let inner = self.inner.lock();
-        let unsent = inner.conn.unsent() as usize;
-        (self.rx.queue.lock().available(), inner.conn.tx.len(), unsent)
-    }
-
-    /// Bytes that are received and not read, the end of the stream included (`TCP_INQ`).
-    pub fn waiting(&self) -> usize {
-        let queue = self.rx.queue.lock();
-        queue.len() + usize::from(queue.fin)
     }
 
     /// Takes the oldest entry of the error queue (`MSG_ERRQUEUE`).
