@@ -66,7 +66,7 @@ fn code(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Names of locks that a source text takes from elsewhere than `ranked`.
+/// Names of locks that a source text takes from elsewhere than `lock_order`.
 fn unranked_locks(text: &str) -> Vec<String> {
     let code = code(text);
     let mut found = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>, String> {
         let found = unranked_locks(&text);
         problems.extend(found.iter().map(|lock| {
             format!(
-                "{FOLDER}/{file}: {lock} has no rank; take the one of the crate ranked (crates/base/ranked)"
+                "{FOLDER}/{file}: {lock} has no rank; take the one of the crate lock_order (crates/base/lock_order)"
             )
         }));
         counting.push((file, counts(&text)));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn other_things_are_not() {
-        assert_eq!(unranked_locks("use ranked::{Mutex, RwLock};\nuse std::sync::Arc;\n"), [""; 0]);
+        assert_eq!(unranked_locks("use lock_order::{Mutex, RwLock};\nuse std::sync::Arc;\n"), [""; 0]);
         assert_eq!(unranked_locks("use std::sync::atomic::AtomicU8;\nstatic A: Mutex<u8> = x;"), [""; 0]);
         assert_eq!(unranked_locks("// use parking_lot::Mutex;"), [""; 0]);
         assert_eq!(unranked_locks("#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}"), [""; 0]);

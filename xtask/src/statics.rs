@@ -33,7 +33,7 @@ type Allowed = (&'static str, &'static str, &'static str);
 
 /// All of them.
 const ALLOWED: &[Allowed] = &[
-    ("crates/base/ranked/src/lib.rs", "HELD", "the locks that the thread holds, in debug builds"),
+    ("crates/base/lock_order/src/lib.rs", "HELD", "the locks that the thread holds, in debug builds"),
     (
         "bin/containerd-shim-ringfence-v1/src/runtime.rs",
         "SEQUENCE",
@@ -45,12 +45,12 @@ const ALLOWED: &[Allowed] = &[
         "the logger of the process, which `log` wants static",
     ),
     (
-        "crates/floor/biased/src/lib.rs",
+        "crates/floor/read_biased_lock/src/lib.rs",
         "ROWS",
         "rows of readers, one for each thread of the process, for all its locks",
     ),
-    ("crates/floor/biased/src/lib.rs", "MINE", "the row of the thread"),
-    ("crates/floor/biased/src/lib.rs", "TENANT", "gives the row of the thread back when it ends"),
+    ("crates/floor/read_biased_lock/src/lib.rs", "MINE", "the row of the thread"),
+    ("crates/floor/read_biased_lock/src/lib.rs", "TENANT", "gives the row of the thread back when it ends"),
     ("crates/floor/hostsys/src/cpu.rs", "HAS", "a feature of the host's processor"),
     (
         "crates/floor/hostsys/src/cpu.rs",

@@ -1,7 +1,7 @@
 //! The changes of an overlay, as a sentry tells them to the processes that list, pack or write them.
 
 use super::{kind, outcome};
-use ::changes::{Reader, Record, Writer};
+use overlay_diff::{Reader, Record, Writer};
 
 pub(super) const WORDS: &[&str] =
     &["../", ".wh.", ".wh..wh..opq", "user.a", "security.capability", "\u{1}\u{3}\u{0}"];

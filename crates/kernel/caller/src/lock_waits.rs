@@ -1,7 +1,7 @@
 //! Waits for POSIX record locks of one kernel. A cycle among them is a deadlock. Lock: a leaf. A checkpoint keeps nothing.
 
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 
 /// The holder of a record lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -6,7 +6,7 @@
 //! users is a leaf.
 
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};

@@ -5,7 +5,7 @@ use crate::numbers::DeviceNumbers;
 use crate::pace::OutsideWaits;
 use crate::quota::Quotas;
 use crate::timer::TimerService;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use rights::mode::Protected;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

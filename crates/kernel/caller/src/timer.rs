@@ -6,7 +6,7 @@
 //! schedule again. Deadlines are moments of CLOCK_MONOTONIC.
 //! Lock rank: `TIMER_SERVICE`; nothing is taken inside it. A checkpoint keeps nothing of it: owners schedule anew.
 
-use ranked::{Condvar, Mutex, MutexGuard, rank};
+use lock_order::{Condvar, Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use abi::stat::{major, minor};
 use abi::{Errno, Result};
 use caller::DeviceUse;
 use ebpf::Use;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -10,7 +10,7 @@ use crate::programs::Attached;
 use crate::tree::{Slot, Tree};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use ranked::{Mutex, MutexGuard};
+use lock_order::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -7,7 +7,7 @@ use crate::tree::Locked;
 use abi::{Errno, Result};
 use arc_swap::ArcSwap;
 use caller::DeviceUse;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

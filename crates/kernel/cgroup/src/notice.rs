@@ -1,6 +1,6 @@
 //! Files that tell of changes: cgroup.events and its like. See poll(2), inotify(7).
 
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::attach::Attachments;

@@ -8,7 +8,7 @@
 use crate::tree::{Slot, Tree};
 use abi::{Errno, Result};
 use ebpf::Program;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};

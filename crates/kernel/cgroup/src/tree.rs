@@ -1,6 +1,6 @@
 //! What all groups of a kernel share: the lock of their tree (rank CGROUPS), numbers, and counts with bounds.
 
-use ranked::{Mutex, MutexGuard, rank};
+use lock_order::{Mutex, MutexGuard, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

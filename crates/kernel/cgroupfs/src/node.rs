@@ -7,7 +7,7 @@
 use crate::files::{FILES, File};
 use abi::{Errno, Result};
 use cgroup::{Cgroup, Owner};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use task::Kernel;

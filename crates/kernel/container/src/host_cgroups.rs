@@ -5,8 +5,8 @@
 //! starts others one after the other waits only if it starts them faster than they are moved.
 
 use abi::{Errno, Result};
+use lock_order::Mutex;
 use platform::{Context, Platform};
-use ranked::Mutex;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;

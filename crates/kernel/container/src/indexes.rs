@@ -1,6 +1,6 @@
 //! Numbers of containers: each is free again when its container is dropped.
 
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 
 use crate::node::Node;
 use abi::{Errno, PAGE_SIZE, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use vfs::{Caller, Internal, MapRequest, Mapping, OpenFile, SetAttr};

@@ -7,7 +7,7 @@ use abi::stat::{Attr, StatFs, makedev};
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::any::Any;
 use std::sync::{Arc, Weak};

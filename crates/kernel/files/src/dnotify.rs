@@ -4,7 +4,7 @@
 //! held while signals are sent.
 
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use vfs::Caller;

@@ -69,7 +69,7 @@ pub struct FdTable {
     /// Identity as owner of POSIX record locks.
     pub id: u64,
     users: Users,
-    inner: biased::RwLock<Inner>,
+    inner: read_biased_lock::RwLock<Inner>,
     /// Where its files are counted.
     files: Arc<FileCount>,
 }
@@ -93,7 +93,7 @@ impl FdTable {
 
     fn with(files: Arc<FileCount>, inner: Inner) -> Arc<FdTable> {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Arc::new(FdTable { id, users: Users::default(), inner: biased::RwLock::new(inner), files })
+        Arc::new(FdTable { id, users: Users::default(), inner: read_biased_lock::RwLock::new(inner), files })
     }
 
     /// The open file behind `fd`; EBADF when there is none.

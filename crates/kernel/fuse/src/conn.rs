@@ -12,8 +12,8 @@
 use crate::wire::{self, Agreed, ForgetOne, InHeader, Room, op};
 use abi::{Errno, Result};
 use caller::quota::Charge;
+use lock_order::Mutex;
 use pid::PidNamespace;
-use ranked::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

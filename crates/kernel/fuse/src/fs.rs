@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::wire::{self, EntryOut, RawAttr};
 use abi::stat::{Attr, StatFs};
 use abi::{Errno, NAME_MAX, Result};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};

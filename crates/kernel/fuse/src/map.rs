@@ -11,7 +11,7 @@ use crate::file::File;
 use crate::node::Node;
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use vfs::{Caller, Inode, InodeRef, Internal, MapRequest, Mapping, OpenFile, SetAttr};
 

@@ -10,7 +10,7 @@ use abi::stat::{Attr, StatFs};
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use rights::mode::MAY_EXEC;
 use rights::{Credentials, Perm};
 use std::any::Any;

@@ -3,7 +3,7 @@
 use crate::key::Key;
 use crate::table::{Entry, GRANTED, INHERITED, PiOwner, PiTable, State, WAITING, Waiter};
 use abi::{Errno, Result};
-use ranked::{MutexGuard, rank};
+use lock_order::{MutexGuard, rank};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;

@@ -5,7 +5,7 @@
 
 use crate::key::Key;
 use abi::{Errno, Result};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

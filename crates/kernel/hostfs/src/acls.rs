@@ -11,7 +11,7 @@ use abi::stat::{S_IFDIR, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use hostsys::fs as host;
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
 use vfs::AclInode;

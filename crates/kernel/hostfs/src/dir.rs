@@ -4,7 +4,7 @@ use crate::fs::Mode;
 use crate::node::{Node, OpenDir};
 use abi::Result;
 use hostsys::fs as host;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Open descriptors that can be opened again: directories on the way to others, and read-only files of exclusive trees.
 //! The sentry's RLIMIT_NOFILE is small compared with the trees, so the ones used longest ago are closed.
 
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ struct Entry {
 /// The descriptors of a kernel's trees, by node identity.
 #[derive(Default)]
 pub(crate) struct FdCache {
-    entries: biased::RwLock<HashMap<u64, Entry>>,
+    entries: read_biased_lock::RwLock<HashMap<u64, Entry>>,
     /// Ticks when a descriptor is put in, which is often enough to tell what was used long ago; looking at it is free.
     clock: AtomicU64,
     trim: Mutex<()>,

@@ -13,7 +13,7 @@ use caller::pace::Pace;
 use caller::retry::retry_paced;
 use caller::{Outcome, UserMemory};
 use hostsys::fs::{self as host, Access};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use crate::watches::Watches;
 use abi::Result;
 use caller::DeviceNumbers;
 use hostsys::fanotify::Group;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ pub struct HostFiles {
     pub(crate) fds: FdCache,
     pub(crate) views: Views,
     /// Trees that are shared with the host.
-    trees: biased::RwLock<Vec<Weak<HostFs>>>,
+    trees: read_biased_lock::RwLock<Vec<Weak<HostFs>>>,
     /// The file that was made last, by its node, and the descriptor that it was made with.
     pub(crate) made: Mutex<Option<(u64, OwnedFd)>>,
     pub(crate) warm: Warm,
@@ -68,7 +68,7 @@ impl HostFiles {
         Arc::new(HostFiles {
             fds: FdCache::default(),
             views: Views::default(),
-            trees: biased::RwLock::default(),
+            trees: read_biased_lock::RwLock::default(),
             made: Mutex::default(),
             warm: Warm::default(),
             listings: Listings::default(),

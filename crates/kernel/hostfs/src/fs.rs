@@ -7,7 +7,7 @@ use crate::watches::Coherence;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use hostsys::fs as host;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
@@ -47,13 +47,13 @@ pub struct HostFs {
     pub(crate) root_fd: Arc<OwnedFd>,
     root: Mutex<Option<Arc<Node>>>,
     /// Nodes in use of a shared tree by (host device, inode number), so that one file is one inode.
-    pub(crate) nodes: biased::RwLock<HashMap<(u64, u64), Weak<Node>>>,
+    pub(crate) nodes: read_biased_lock::RwLock<HashMap<(u64, u64), Weak<Node>>>,
     /// Name and options of the host's file system, as far as statfs(2) tells.
     kind: (&'static str, String),
     /// The host's file system says when an object was made, so that a new one under an old number is noticed.
     dated: bool,
     /// Our device numbers for the host's.
-    devices: biased::RwLock<Vec<(u64, u64)>>,
+    devices: read_biased_lock::RwLock<Vec<(u64, u64)>>,
 }
 
 impl HostFs {
@@ -96,9 +96,9 @@ impl HostFs {
             outward,
             root_fd: Arc::new(root),
             root: Mutex::new(None),
-            nodes: biased::RwLock::default(),
+            nodes: read_biased_lock::RwLock::default(),
             dated: attr.btime.is_some(),
-            devices: biased::RwLock::new(vec![(attr.dev, home.device_numbers.alloc())]),
+            devices: read_biased_lock::RwLock::new(vec![(attr.dev, home.device_numbers.alloc())]),
         });
         let node = Node::new(&fs, None, b"", attr, None);
         *fs.root.lock() = Some(node);

@@ -9,7 +9,7 @@ use abi::stat::Attr;
 use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use abi::{Errno, Result};
 use hostsys::fs as host;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -13,7 +13,7 @@
 
 use crate::node::Node;
 use hostsys::fs::ListEntry;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::cmp::Ordering as Order;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};

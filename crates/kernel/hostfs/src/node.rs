@@ -11,7 +11,7 @@ use abi::stat::Attr;
 use abi::stat::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 use abi::{Errno, PATH_MAX, Result};
 use hostsys::fs::{self as host, Access};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,11 +43,11 @@ pub(crate) struct Node {
     pub kind: u32,
     /// Host device and inode number.
     pub key: (u64, u64),
-    place: biased::RwLock<Place>,
+    place: read_biased_lock::RwLock<Place>,
     /// Open files of a directory.
     open_dirs: Arc<AtomicUsize>,
     /// What was told last; see [`Node::standing`].
-    attr: biased::RwLock<Told>,
+    attr: read_biased_lock::RwLock<Told>,
     pub(crate) watch: Watching,
     pub(crate) acls: Acls,
     /// Of a directory: its names.
@@ -78,9 +78,9 @@ impl Node {
             id: fs.home.next_node(),
             kind: attr.mode & S_IFMT,
             key: (attr.dev, attr.ino),
-            place: biased::RwLock::new(Place { parent, name: Arc::from(name) }),
+            place: read_biased_lock::RwLock::new(Place { parent, name: Arc::from(name) }),
             open_dirs: Arc::default(),
-            attr: biased::RwLock::new(told),
+            attr: read_biased_lock::RwLock::new(told),
             watch: Watching::of(&attr),
             acls: Acls::default(),
             names: Names::default(),

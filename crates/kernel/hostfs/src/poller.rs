@@ -3,7 +3,7 @@
 
 use abi::Result;
 use hostsys::fs::{Bell, Readiness};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -64,7 +64,7 @@ pub(crate) struct Noted {
 #[derive(Default)]
 pub(crate) struct Watching {
     /// Of a directory: its mark.
-    follower: biased::RwLock<Option<Follower>>,
+    follower: read_biased_lock::RwLock<Option<Follower>>,
     /// Questions that would not have been asked with a mark; huge when there can be none.
     asked: AtomicU32,
     /// Of a directory: [`Standing::own`] at the time when its attributes were read, so that the right to search it is

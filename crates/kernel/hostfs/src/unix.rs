@@ -11,8 +11,8 @@ use crate::node::Node;
 use crate::poller::Watch;
 use abi::{Errno, Result};
 use hostsys::{fs as host, net};
+use lock_order::Mutex;
 use netproto::unix::{CONNECTED, Connect, Connected};
-use ranked::Mutex;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
 };

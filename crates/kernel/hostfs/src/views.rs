@@ -11,7 +11,7 @@ use crate::node::Node;
 use abi::stat::S_IFREG;
 use hostsys::memfd::CopyArea;
 use hostsys::view::FileView;
-use ranked::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 

@@ -7,7 +7,7 @@
 //!
 //! The lock is a leaf.
 
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

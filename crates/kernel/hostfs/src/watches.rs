@@ -11,7 +11,7 @@
 
 use hostsys::cpu::tsc;
 use hostsys::fanotify::{Change, Group, Handle};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

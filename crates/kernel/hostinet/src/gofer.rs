@@ -1,8 +1,8 @@
 //! The kernel's end of the socket to the network gofer.
 
 use abi::{Errno, Result};
+use lock_order::Mutex;
 use netproto::{REPLY, Reply, Request};
-use ranked::Mutex;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
 };

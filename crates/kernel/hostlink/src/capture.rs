@@ -7,10 +7,10 @@
 //!
 //! Lock rank: a leaf. A checkpoint keeps nothing: the file comes from the host.
 
+use lock_order::Mutex;
 use netstack::Stack;
 use netstack::capture::{CapturedFrame, Observer};
 use netstack::iface::Kind;
-use ranked::Mutex;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The sending side of an interface.
 
+use lock_order::Mutex;
 use netstack::driver::{Device, Features};
 use netstack::frame::Frame;
 use netstack::vnet;
-use ranked::Mutex;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

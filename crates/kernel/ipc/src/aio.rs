@@ -9,7 +9,7 @@ use abi::{Errno, PAGE_SIZE, Result};
 use caller::quota::{Charge, Kind};
 use caller::{Failure, Outcome};
 use hostsys::memfd::SharedMapping;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! eventfd(2): a counter with readiness. Lock rank: leaf. A checkpoint keeps count and mode.
 
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{Caller, FileOps, OpenFile, StreamOps};

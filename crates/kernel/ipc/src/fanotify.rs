@@ -9,8 +9,8 @@
 use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::quota::{Account, Charge, Kind};
+use lock_order::{Mutex, rank};
 use pid::{Pid, PidNamespace};
-use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};

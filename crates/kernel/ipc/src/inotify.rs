@@ -6,7 +6,7 @@
 use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::quota::{Account, Charge, Kind, Limit};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;

@@ -150,7 +150,7 @@ impl FileOps for SignalFd {
 mod tests {
     use super::*;
     use caller::SignalSource;
-    use ranked::Mutex;
+    use lock_order::Mutex;
     use vfs::testing::TestCaller;
 
     struct Fake(Mutex<Vec<SigInfo>>, WaitQueue);

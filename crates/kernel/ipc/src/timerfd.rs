@@ -9,7 +9,7 @@ use abi::time::{Itimerspec, Timespec};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::timer::{TimerHandle, TimerService};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use rights::Cap;
 use std::any::Any;
 use std::sync::{Arc, Weak};

@@ -4,7 +4,7 @@
 //! the oldest go first, and are made again at the next read, as seq_file(5) does for every read. Locks: the list, then
 //! a slot, a leaf.
 
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

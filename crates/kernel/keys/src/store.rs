@@ -4,7 +4,7 @@ use crate::holder::{Holder, Rings};
 use crate::key::{Key, Kind, Owner, Payload, Serial};
 use crate::quota::{Setting, Totals, User, defaults};
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::Credentials;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The records.
 
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::VecDeque;
 use std::time::Instant;
 use wait::{Events, WaitQueue};

@@ -2,7 +2,7 @@
 
 use crate::{access, net, scope};
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,7 +6,7 @@
 
 use abi::{Errno, Result};
 use caller::retry::{Failure, Outcome, retry_on};
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::cred::Cap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

@@ -13,7 +13,7 @@ use caller::pace::Pace;
 use caller::quota::{self, Charge};
 use caller::retry::{Failure, Outcome, retry_paced};
 use hostsys::fs::HostLock;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use crate::DEVICES;
 use crate::info::Info64;
 use abi::stat::S_IFREG;
 use abi::{Errno, Result};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -6,7 +6,7 @@ use abi::{Errno, PAGE_SIZE, Result};
 use files::MappedFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use twins::Image;
+use text_copies::Image;
 
 /// What a mapping is, for names in /proc/PID/maps and special treatment.
 #[derive(Clone, Debug, PartialEq, Eq)]

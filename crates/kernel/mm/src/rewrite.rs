@@ -3,7 +3,7 @@
 //! Only pages of private file mappings that were never writable are rewritten. Their old bytes are in the file, so
 //! dropping the page restores them. That happens before the program can write to the page or moves it.
 //!
-//! A [`TwinMap`] says that an address space maps a twin ([`twins`]). As long as it is *whole* all of it is as it was
+//! A [`TwinMap`] says that an address space maps a twin ([`text_copies`]). As long as it is *whole* all of it is as it was
 //! mapped, and calls from anywhere in it may go by way of its trampolines. Before the program changes the protection of
 //! a part, moves it, or takes some of it away, all pages but that of the trampolines are mapped from the file instead
 //! (they were never writable). Then nothing leads to the trampolines any more, and threads that are in one of them can
@@ -15,7 +15,7 @@ use crate::policy::Policy;
 use abi::PAGE_SIZE;
 use platform::{Action, Context, REWRITE_AREA, Rewrite};
 use std::sync::Arc;
-use twins::Image;
+use text_copies::Image;
 
 /// What [`platform::Rewriter::rewrite`] looks at on either side of an address.
 const AROUND: u64 = 16;
@@ -77,7 +77,7 @@ impl Mm {
     }
 
     /// Call sites have raised a first signal: has them rewritten for all processes, or notes them for later ones.
-    /// `all_see`: see [`twins::Twins::note`].
+    /// `all_see`: see [`text_copies::Twins::note`].
     pub fn note_sites(&self, ctx: &mut dyn Context, sites: &[u64], all_see: bool) {
         for &rip in sites {
             let (file, offset) = {

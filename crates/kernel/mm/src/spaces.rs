@@ -3,7 +3,7 @@
 use ipc::aio::Operations;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use twins::Twins;
+use text_copies::Twins;
 
 /// The state that the address spaces of one kernel share.
 #[derive(Default)]

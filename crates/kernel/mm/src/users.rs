@@ -1,7 +1,7 @@
 //! The users of an address space: thread groups, which are counted here only. CLONE_VM without CLONE_THREAD makes it
 //! more than one. Lock: a leaf.
 
-use ranked::Mutex;
+use lock_order::Mutex;
 
 #[derive(Clone, Copy)]
 struct Counts {

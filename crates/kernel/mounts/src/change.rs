@@ -1,7 +1,7 @@
 //! One change of mounts, from the lock to the announcement.
 
 use abi::{Errno, Result};
-use ranked::{MutexGuard, rank};
+use lock_order::{MutexGuard, rank};
 use std::collections::HashMap;
 use std::sync::Arc;
 use vfs::mount::{Mount, MountSet, MountTable, SbFlags, SuperBlock};

@@ -10,7 +10,7 @@ use crate::fstypes::{FsType, FsTypes, Request};
 use crate::mount_ns::MountNs;
 use abi::{Errno, Result};
 use caller::quota::{Account, Charge, Kind};
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::cred::Cap;
 use std::any::Any;
 use std::collections::VecDeque;

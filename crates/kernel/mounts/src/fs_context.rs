@@ -4,7 +4,7 @@
 use crate::mount_ns::MountNs;
 use abi::Result;
 use arc_swap::{ArcSwap, Guard};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use user_ns::UserNamespace;

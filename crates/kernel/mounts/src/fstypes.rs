@@ -3,7 +3,7 @@
 use crate::fs_context::PathCaller;
 use crate::fs_parameters::{Known, Parameter, Value};
 use abi::{Errno, Result};
-use ranked::RwLock;
+use lock_order::RwLock;
 use rights::cred::Cap;
 use std::sync::Arc;
 use user_ns::UserNamespace;

@@ -5,7 +5,7 @@ use crate::queue::{Attributes, FILE_SIZE, Queue, QueueFile};
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use rights::Cap;
 use rights::Perm;
 use rights::mode;

@@ -5,7 +5,7 @@ use crate::fs::Mqueues;
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use caller::Outcome;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use user_ns::{Counted, UserNamespace};
 

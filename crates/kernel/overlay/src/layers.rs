@@ -5,7 +5,7 @@ use crate::file::File;
 use abi::stat::Attr;
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -378,7 +378,7 @@ fn inodes_with_several_names_are_forgotten_until_they_change() {
 
 mod changes_of {
     use super::*;
-    use ::changes::{Purpose, Reader, Record, State, Writer};
+    use overlay_diff::{Purpose, Reader, Record, State, Writer};
 
     /// Makes directories and changes files.
     impl Env {

@@ -5,7 +5,7 @@ use crate::node::{Key, Node};
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use caller::quota::Charge;
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::{Cap, Credentials};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

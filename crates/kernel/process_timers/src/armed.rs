@@ -2,7 +2,7 @@
 //! `ItimersState`.
 
 use caller::timer::TimerHandle;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 
 /// The interval timers of a process. Signals are sent without their locks.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use crate::process::Process;
 use crate::sample::sampled;
 use abi::{SigInfo, Signal};
 use caller::timer::{TimerHandle, TimerService};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

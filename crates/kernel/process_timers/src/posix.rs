@@ -9,7 +9,7 @@ use crate::process::{Process, Thread};
 use crate::sample::sampled;
 use abi::{Errno, Result, SigInfo, Signal};
 use caller::timer::TimerHandle;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use signal::{Charge, Expiry};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

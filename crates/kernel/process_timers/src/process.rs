@@ -3,7 +3,7 @@
 use crate::armed::{CpuLimitTimer, IntervalTimers};
 use abi::SigInfo;
 use caller::timer::TimerService;
-use ranked::Mutex;
+use lock_order::Mutex;
 use sched::Rlimits;
 use signal::Expiry;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::posix::{Clock, Notify, PosixTimer, PosixTimers, Table};
 use crate::process::Process;
-use ranked::Mutex;
+use lock_order::Mutex;
 use signal::Charge;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

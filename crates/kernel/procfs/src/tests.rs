@@ -2,6 +2,7 @@
 
 use abi::{Errno, Result};
 use files::FdTable;
+use lock_order::Mutex;
 use mm::{MemoryMap, Mm, Vma, VmaKind};
 use mounts::{FsContext, MountNs};
 use namei::{Lookup, OpenHow, Start};
@@ -10,7 +11,6 @@ use platform::{
     Action, AddressSpace, Context, Exit, ExtendedState, GuestMemory, Interrupt, Limits, OwnCall, OwnCalls,
     Platform, Regs, Spawn, Usage,
 };
-use ranked::Mutex;
 use rights::{Cap, Credentials};
 use std::sync::Arc;
 use task::{Current, Kernel, NodeState, Parts, ProcessInherited, SystemCalls, ThreadGroup, Tree};

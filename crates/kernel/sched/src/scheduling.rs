@@ -1,7 +1,7 @@
 //! Scheduling parameters of a thread: recorded and reported; the host schedules. See sched(7), ioprio_set(2).
 
 use abi::libc;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 

@@ -5,7 +5,7 @@ use container::Container;
 use hostfs::HostFiles;
 use hostlink::Links;
 use hostsys::fanotify::Group;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 

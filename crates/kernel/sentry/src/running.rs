@@ -1,6 +1,6 @@
 //! What the runtime may ask of a kernel that runs.
 
-use changes::Purpose;
+use overlay_diff::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

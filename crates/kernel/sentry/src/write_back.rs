@@ -3,9 +3,9 @@
 
 use crate::errors::{other, text};
 use abi::Errno;
-use changes::{Purpose, Record, Writer};
 use container::Container;
 use mounts::FsView;
+use overlay_diff::{Purpose, Record, Writer};
 use spec::StartError;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};

@@ -1,7 +1,7 @@
 //! The number of objects that users have queued: signals with their information, and POSIX timers, which may become
 //! signals. RLIMIT_SIGPENDING bounds the sum per real user ID, in all processes of the sandbox.
 
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 

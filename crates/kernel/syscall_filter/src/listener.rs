@@ -8,7 +8,7 @@
 //! wait.
 
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use seccomp::Data;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! (SECCOMP_FILTER_FLAG_TSYNC) under the group's signal lock. Lock: a leaf. A checkpoint keeps mode and filters.
 
 use abi::Errno;
-use ranked::RwLock;
+use lock_order::RwLock;
 use seccomp::Chain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -27,8 +27,8 @@ pub use perm::{IpcPerm, Perm};
 pub use state::{IpcState, LimitsState};
 
 use ids::Ids;
+use lock_order::{Mutex, rank};
 use pid::{Pid, PidNamespace};
-use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use user_ns::UserNamespace;

@@ -9,8 +9,8 @@ use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
 use caller::{Failure, Outcome};
+use lock_order::{Mutex, rank};
 use pid::Pid;
-use ranked::{Mutex, rank};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write;
@@ -394,7 +394,7 @@ impl IpcNamespace {
     fn change(
         &self,
         cx: &dyn Caller,
-        mut s: ranked::MutexGuard<'_, State, { rank::IPC_OBJECT }>,
+        mut s: lock_order::MutexGuard<'_, State, { rank::IPC_OBJECT }>,
         set: &Set,
         values: &[(usize, i32)],
     ) {

@@ -1,7 +1,7 @@
 //! State of cpu.max: see `bandwidth`. Lock: TIMER. A checkpoint keeps nothing: the groups' use is looked at again.
 
 use caller::timer::TimerHandle;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::sync::atomic::AtomicBool;
 use wait::WaitQueue;
 

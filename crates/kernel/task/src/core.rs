@@ -6,7 +6,7 @@
 
 use crate::core_thread::{CoreThread, Gathering};
 use crate::current::Current;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 //! operations are in `core`. A checkpoint is not made while a core file is.
 
 use abi::SigSet;
+use lock_order::Mutex;
 use platform::Regs;
-use ranked::Mutex;
 use std::sync::atomic::AtomicBool;
 use wait::WaitQueue;
 

@@ -5,7 +5,7 @@
 //! which would look at the old credentials, no other thread sets filters for all, and none makes a process with
 //! CLONE_FS. Threads sleep for this lock. They hold no other lock while they do.
 
-use ranked::Mutex;
+use lock_order::Mutex;
 use wait::{Events, WaitQueue};
 
 /// What a thread holds the lock for.

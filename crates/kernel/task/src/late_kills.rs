@@ -2,8 +2,8 @@
 //! checkpoint keeps nothing: a process that ends is let end first.
 
 use caller::timer::{TimerHandle, TimerService};
+use lock_order::{Mutex, rank};
 use platform::AddressSpace;
-use ranked::{Mutex, rank};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

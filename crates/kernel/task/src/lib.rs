@@ -14,7 +14,7 @@
 //!
 //! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
 //! actions, a thread's pending queue, a POSIX timer. Priority-inheritance
-//! futexes (`futex_pi`) come before. All else are leaves. `ranked::rank` has the ranks.
+//! futexes (`futex_pi`) come before. All else are leaves. `lock_order::rank` has the ranks.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@ use crate::current::Current;
 use crate::task::Task;
 use abi::{Errno, Result};
 use futex_pi::{Key, PiLocker, PiOwner, PiTable, PiTask};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use wait::{Events, Stop, Wake};

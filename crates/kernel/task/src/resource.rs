@@ -6,7 +6,7 @@
 //! a change needs no notification. Calls as fstat(2) thus take no lock and write to no reference count that other
 //! threads write to.
 
-use ranked::RwLock;
+use lock_order::RwLock;
 use std::ops::Deref;
 use std::sync::Arc;
 use vfs::{InUse, Shared};

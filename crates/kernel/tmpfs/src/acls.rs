@@ -4,7 +4,7 @@
 
 use crate::node::{Node, one_xattr_space};
 use abi::Result;
-use ranked::Mutex;
+use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -15,7 +15,7 @@ use abi::{Errno, Result};
 use caller::quota::{Charge, Kind};
 use hostsys::fs as host;
 use hostsys::memfd::CopyArea;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::content::PAGE;
 use abi::{Errno, Result};
 use hostsys::fs as host;
 use hostsys::memfd::CopyArea;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::OwnedFd;

@@ -7,7 +7,7 @@ use crate::node::{Body, Node};
 use crate::options::Options;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use rights::Credentials;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -13,7 +13,7 @@ use crate::fs::TmpFs;
 use abi::{Errno, Result};
 use caller::{DeviceNumbers, quota};
 use hostsys::fs::{self as host, Access};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

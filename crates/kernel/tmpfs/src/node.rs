@@ -9,7 +9,7 @@ use abi::Result;
 use abi::stat::Attr;
 use abi::stat::{S_IFDIR, S_IFMT};
 use abi::time::Timespec;
-use ranked::{Mutex, RwLock, rank};
+use lock_order::{Mutex, RwLock, rank};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

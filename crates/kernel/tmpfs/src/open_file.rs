@@ -4,7 +4,7 @@ use crate::content::{Need, SEAL_FUTURE_WRITE, SEAL_WRITE};
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
-use ranked::{RwLock, rank};
+use lock_order::{RwLock, rank};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -12,7 +12,7 @@ use crate::content::{Need, PAGE};
 use crate::fs::TmpFs;
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
-use changes::{
+use overlay_diff::{
     DATA_MAX, DEPTH_MAX, Meta, PATH_MAX, Purpose, Record, SHARED_MAX, State, TARGET_MAX, XATTRS_MAX,
 };
 use rights::acl::AclKind;
@@ -191,7 +191,7 @@ impl Walk<'_, '_> {
             mtime: time(a.mtime),
         };
         let id = if shared { node.ino } else { 0 };
-        (self.sink)(&Record::Node(changes::Node { name, state, hides, id, meta, target: &target }))?;
+        (self.sink)(&Record::Node(overlay_diff::Node { name, state, hides, id, meta, target: &target }))?;
         if state == State::Link { Ok(()) } else { self.tell_xattrs(node) }
     }
 

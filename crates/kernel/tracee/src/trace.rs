@@ -4,7 +4,7 @@
 use crate::debug_regs::DebugRegs;
 use crate::flags::{O_SUSPEND_SECCOMP, SEIZED, TRACED, TRAP, WATCHED};
 use crate::stopped::Stopped;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use rights::Credentials;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

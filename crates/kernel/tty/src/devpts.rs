@@ -8,13 +8,13 @@ use crate::pty::Pty;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use lock_order::Mutex;
 use mounts::FsView;
 use mounts::fs_parameters::{Known, Takes, is_octal, is_u32, number};
 use namei::{
     lookup::{Lookup, Start},
     walk::lookup,
 };
-use ranked::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

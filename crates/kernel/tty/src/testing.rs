@@ -4,7 +4,7 @@ use crate::job::JobControl;
 use crate::pty::Pty;
 use abi::{Errno, Result, Signal};
 use caller::UserMemory;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 
 /// Memory that starts at address 0.

@@ -3,13 +3,13 @@
 use crate::names;
 use crate::packet::Framing;
 use abi::{Errno, Result};
+use lock_order::{Mutex, rank};
 use netstack::driver::Features;
 use netstack::iface::{Config, Iface, Kind};
 use netstack::notify::{Events, Notify};
 use netstack::queue::QueueDevice;
 use netstack::vnet;
 use netstack::wire::eth::Mac;
-use ranked::{Mutex, rank};
 use rights::Cap;
 use socket::NetNamespace;
 use std::collections::HashMap;

@@ -6,7 +6,7 @@
 
 use crate::UserNamespace;
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

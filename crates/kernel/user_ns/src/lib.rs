@@ -20,7 +20,7 @@ pub use id_map::{Extent, IdMap, OVERFLOW};
 
 use abi::{Errno, Result};
 use counts::Counts;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::{Arc, OnceLock};
 
 /// Number of the initial namespace's nsfs inode (PROC_USER_INIT_INO).

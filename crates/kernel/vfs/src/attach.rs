@@ -1,7 +1,7 @@
 //! Things other subsystems hang on an inode: the endpoint bound to a socket
 //! inode, the pipe behind a FIFO, lock records. Keyed by type.
 
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};

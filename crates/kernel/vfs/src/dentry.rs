@@ -17,10 +17,10 @@ use crate::inode::{FileSystem, InodeRef};
 use crate::mount::SuperBlock;
 use abi::stat::S_IFDIR;
 use abi::{Errno, Result};
-use biased::ReadGuard;
 use cache::Alive;
 use caller::Blocking;
-use ranked::{Mutex, MutexGuard, RwLock, rank};
+use lock_order::{Mutex, MutexGuard, RwLock, rank};
+use read_biased_lock::ReadGuard;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -136,7 +136,7 @@ pub struct Dentry {
     mounted: AtomicU32,
     dir: Mutex<(), { rank::DIRECTORY }>,
     /// Read by every walk that passes, written when names are added or removed.
-    children: biased::RwLock<NameMap<Child>>,
+    children: read_biased_lock::RwLock<NameMap<Child>>,
     /// Counts it among the kernel's dentries, once its tree belongs to one.
     alive: OnceLock<Alive>,
 }
@@ -164,7 +164,7 @@ impl Dentry {
             handled: AtomicBool::new(false),
             mounted: AtomicU32::new(0),
             dir: Mutex::new(()),
-            children: biased::RwLock::default(),
+            children: read_biased_lock::RwLock::default(),
         })
     }
 

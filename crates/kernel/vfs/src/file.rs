@@ -10,7 +10,7 @@ use ::caller::quota::{Counted, FileCount};
 use abi::stat::Attr;
 use abi::stat::{S_IFMT, S_IFREG};
 use abi::{Errno, Result};
-use ranked::{Mutex, MutexGuard, rank};
+use lock_order::{Mutex, MutexGuard, rank};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -79,7 +79,7 @@ pub trait FileSystem: Send + Sync {
         None
     }
     /// The lock of renames across directories of this instance alone, where a rename may wait for a program.
-    fn rename_lock(&self) -> Option<&ranked::Mutex<(), { ranked::rank::RENAME }>> {
+    fn rename_lock(&self) -> Option<&lock_order::Mutex<(), { lock_order::rank::RENAME }>> {
         None
     }
     /// New options from mount(2) with MS_REMOUNT.

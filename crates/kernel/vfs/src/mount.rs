@@ -11,8 +11,8 @@ use crate::in_use::{InUse, Shared, Users};
 use crate::inode::FileSystem;
 use crate::notify::marks::Marks;
 use abi::{Errno, Result};
+use lock_order::RwLock;
 use points::Listed;
-use ranked::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -142,7 +142,7 @@ pub struct Mount {
     /// Open files that may write through it.
     writers: AtomicU32,
     attach: RwLock<Option<Attach>>,
-    children: biased::RwLock<HashMap<usize, Arc<Mount>>>,
+    children: read_biased_lock::RwLock<HashMap<usize, Arc<Mount>>>,
     /// Open files, root and working directories on it. While there are any, umount(2) fails.
     users: Users,
     /// Marks of fanotify(7) on the mount.
@@ -156,7 +156,7 @@ impl Shared for Mount {
 }
 
 /// The mounts on a mount, which stay as they are meanwhile.
-pub struct Mounts<'a>(biased::ReadGuard<'a, HashMap<usize, Arc<Mount>>>);
+pub struct Mounts<'a>(read_biased_lock::ReadGuard<'a, HashMap<usize, Arc<Mount>>>);
 
 impl Mounts<'_> {
     /// What is mounted on `d`.
@@ -198,7 +198,7 @@ impl Mount {
             leaving: AtomicBool::new(false),
             writers: AtomicU32::new(0),
             attach: RwLock::new(None),
-            children: biased::RwLock::default(),
+            children: read_biased_lock::RwLock::default(),
             users: Users::default(),
             marks: Marks::default(),
         })

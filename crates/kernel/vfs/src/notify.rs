@@ -9,8 +9,8 @@ use crate::file::{Caller, OpenFile};
 use crate::inode::InodeRef;
 use crate::mount::Path;
 use caller::Outcome;
+use lock_order::Mutex;
 use marks::Actor;
-use ranked::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 

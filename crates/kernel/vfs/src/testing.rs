@@ -3,8 +3,8 @@
 use crate::file::{FileLayer, Vfs};
 use abi::Signal;
 use caller::{Blocking, DeviceRules, HasCredentials, Identity, Limits, Quotas, Resources, SignalSource};
+use lock_order::Mutex;
 use pid::{Attached, Pid, PidNamespace};
-use ranked::Mutex;
 use rights::cred::{Cap, Credentials, Creds};
 use std::sync::Arc;
 use user_ns::UserNamespace;

@@ -23,7 +23,7 @@ mod census;
 mod context;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod lent;
+mod lent_fds;
 mod notify;
 mod place;
 mod rewrite;

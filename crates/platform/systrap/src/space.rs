@@ -1,6 +1,6 @@
 //! A stub process: memory of the guest, slots, and what happens when it dies.
 
-use crate::lent::Lent;
+use crate::lent_fds::Lent;
 use crate::rewrite::Sites;
 use crate::slot::SlotMap;
 use abi::{Errno, Result};

@@ -55,7 +55,7 @@ impl Outward {
         let outside = prepared.namespaces.network == Namespace::Host;
         let mut own = Vec::new();
         if outside || policy.is_some() {
-            match netview::look_here() {
+            match host_interfaces::look_here() {
                 Ok(interfaces) => {
                     own = interfaces.links.iter().flat_map(|l| &l.addresses).map(|(ip, _)| *ip).collect();
                     if outside {
@@ -93,7 +93,7 @@ pub(crate) fn show(prepared: &mut Prepared, pid: i32) -> Result<Vec<OwnedFd>> {
 pub(crate) fn show_again(settings: &Settings, client: &Client, record: &Record) -> Result<()> {
     let (pid, network) = (record.state.pid, settings.containers.network);
     let member = matches!(record.pod(), Pod::Member(_));
-    if member || network == Network::None || !netview::has_more_than_loopback(pid) {
+    if member || network == Network::None || !host_interfaces::has_more_than_loopback(pid) {
         return Ok(());
     }
     let found = match look(network, pid) {
@@ -123,12 +123,12 @@ fn look(network: Network, pid: i32) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
     let namespace = File::open(path(pid))?;
     match network {
         Network::None => Ok((Interfaces::loopback(), Vec::new())),
-        Network::Host { .. } => Ok((netview::look(namespace.as_fd())?, Vec::new())),
-        Network::Sandbox => match netview::take_over(namespace.as_fd(), pid) {
+        Network::Host { .. } => Ok((host_interfaces::look(namespace.as_fd())?, Vec::new())),
+        Network::Sandbox => match host_interfaces::take_over(namespace.as_fd(), pid) {
             Ok(taken) => Ok(taken),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
             Err(error) => {
-                let shown = netview::look(namespace.as_fd())?;
+                let shown = host_interfaces::look(namespace.as_fd())?;
                 if shown.links.len() > 1 {
                     warn_of_unused(&error);
                 }

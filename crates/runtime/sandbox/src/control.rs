@@ -5,8 +5,8 @@
 
 use crate::messages::{Event, Request};
 use crate::received;
-use changes::Purpose;
 use channel::Channel;
+use overlay_diff::Purpose;
 use sentry::{Executed, Running, Stdio};
 use spec::{ProcessSpec, StartError, StartErrorKind, Target};
 use std::io;

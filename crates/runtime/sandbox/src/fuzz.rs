@@ -3,8 +3,8 @@
 use crate::client::Client;
 use crate::control::{OpenRequests, serve};
 use crate::messages::Event;
-use changes::Purpose;
 use channel::Channel;
+use overlay_diff::Purpose;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown};
 use sentry::{Executed, Running, Stdio};

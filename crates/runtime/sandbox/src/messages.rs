@@ -4,7 +4,7 @@
 //! with control characters removed.
 
 use crate::view::View;
-use changes::Purpose;
+use overlay_diff::Purpose;
 use serde::{Deserialize, Serialize};
 use spec::{ProcessInfo, StartError, Target, WindowSize};
 

@@ -151,7 +151,7 @@ pub(crate) fn remove(dir: &OwnedFd, name: &[u8], pace: Pace<'_>) -> Result<()> {
         if let Some(entry) = names.next() {
             if !remove_one(inner.as_fd(), &entry.name)? {
                 let deeper = enter(inner.as_fd(), &entry.name)?;
-                if open.len() >= 2 * changes::DEPTH_MAX {
+                if open.len() >= 2 * overlay_diff::DEPTH_MAX {
                     return Err(Errno::ELOOP);
                 }
                 open.push(deeper);

@@ -4,7 +4,7 @@ use crate::apply::steps;
 use crate::process::write_back;
 use crate::proof::Proof;
 use crate::staging::{Repair, STAGING, Staging, recover};
-use changes::{Meta, Node, Reader, Record, State, Writer};
+use overlay_diff::{Meta, Node, Reader, Record, State, Writer};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::os::fd::OwnedFd;

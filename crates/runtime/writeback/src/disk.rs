@@ -2,8 +2,8 @@
 
 use crate::stage::Skipped;
 use abi::{Errno, Result};
-use changes::{Kind, Meta};
 use hostsys::fs::{self as host, Access, SetTime};
+use overlay_diff::{Kind, Meta};
 use rustix::fs::{FileType, Mode, mknodat};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -6,7 +6,7 @@
 //! list.
 
 use crate::disk::Xattrs;
-use changes::{Meta, is_name};
+use overlay_diff::{Meta, is_name};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read, Write};
 
@@ -36,7 +36,7 @@ impl Op {
 }
 
 /// Longest operation: the bounds of its parts together.
-const LONGEST: usize = (64 << 10) * 2 + changes::XATTRS_MAX * 2 + 4096;
+const LONGEST: usize = (64 << 10) * 2 + overlay_diff::XATTRS_MAX * 2 + 4096;
 
 /// Bytes of a key.
 pub(crate) const KEY: usize = 32;

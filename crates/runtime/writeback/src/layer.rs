@@ -6,7 +6,7 @@
 
 use crate::disk::is_written;
 use crate::path::Place;
-use changes::{Kind, Meta, Reader, Record, State};
+use overlay_diff::{Kind, Meta, Reader, Record, State};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -44,7 +44,7 @@ struct Object {
     xattrs: Vec<(String, Vec<u8>)>,
 }
 
-/// Reads the changes and writes them as an archive. The stream has to be one for a layer ([`changes::Purpose::Layer`]).
+/// Reads the changes and writes them as an archive. The stream has to be one for a layer ([`overlay_diff::Purpose::Layer`]).
 pub fn pack(from: impl Read, to: impl Write) -> io::Result<Left> {
     let mut packer = Packer {
         reader: Reader::new(from),
@@ -88,7 +88,7 @@ impl<R: Read, W: Write> Packer<R, W> {
             Record::Removed { name } => {
                 let whiteout = [WHITEOUT, name].concat();
                 let path = self.place.name(&whiteout).ok_or_else(long)?.to_vec();
-                if whiteout.len() > changes::NAME_MAX || name.starts_with(WHITEOUT) {
+                if whiteout.len() > overlay_diff::NAME_MAX || name.starts_with(WHITEOUT) {
                     self.left.whiteouts += 1;
                 } else {
                     self.empty(&path)?;

@@ -1,7 +1,7 @@
 //! The changes as a list of names, as container engines show it.
 
 use crate::path::Place;
-use changes::{Reader, Record, State};
+use overlay_diff::{Reader, Record, State};
 use std::io::{self, Read};
 
 /// What became of a name.

@@ -1,6 +1,6 @@
 //! The current place of a walk.
 
-use changes::{Kind, Node, PATH_MAX, State};
+use overlay_diff::{Kind, Node, PATH_MAX, State};
 
 /// The path of the last node of a stream, from the root, with `/` between names and none at the ends.
 #[derive(Default)]

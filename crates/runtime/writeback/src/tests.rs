@@ -1,5 +1,5 @@
 use crate::{Change, Left, list, pack};
-use changes::{Meta, Node, Record, State, Writer};
+use overlay_diff::{Meta, Node, Record, State, Writer};
 use std::io::Read;
 
 fn node(name: &[u8], state: State, mode: u32) -> Node<'_> {

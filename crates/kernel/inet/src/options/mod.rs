@@ -9,8 +9,8 @@ pub(crate) mod udp;
 
 use crate::control::Wants;
 use abi::{Errno, Result};
+use lock_order::Mutex;
 use netstack::options::IpOptions;
-use ranked::Mutex;
 use rights::Cap;
 use socket::{NetNamespace, Options};
 use std::collections::BTreeMap;

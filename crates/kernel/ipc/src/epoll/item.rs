@@ -2,7 +2,7 @@
 
 use super::{Epoll, Event, FLAGS, Key};
 use caller::quota::Charge;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::OpenFile;

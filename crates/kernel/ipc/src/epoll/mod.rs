@@ -17,7 +17,7 @@ use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::quota::{Account, Kind};
 use item::Item;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 pub use state::{EpollState, ItemState};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};

@@ -5,7 +5,7 @@
 
 use super::Epoll;
 use abi::{Errno, Result};
-use ranked::{MutexGuard, rank};
+use lock_order::{MutexGuard, rank};
 use std::collections::HashMap;
 use std::sync::Arc;
 use vfs::{Caller, OpenFile};

@@ -5,7 +5,7 @@
 use super::{Pipe, PipeEnd};
 use abi::{Errno, Result};
 use caller::retry::Outcome;
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use std::sync::{Arc, Weak};
 use vfs::file::devices::{Devices, Opened};
 use vfs::{Caller, InodeRef, Path};

@@ -11,7 +11,7 @@ mod ring;
 use abi::{Errno, Result, Signal};
 use caller::UserMemory;
 use caller::quota::{Charge, Limit};
-use ranked::{Mutex, rank};
+use lock_order::{Mutex, rank};
 use rights::Cap;
 use ring::{Ring, SLOT};
 pub use ring::{RingState, SlotState};

@@ -6,7 +6,7 @@
 use super::NetNamespace;
 use abi::Result;
 use account::Account;
-use ranked::{Mutex, MutexGuard, rank};
+use lock_order::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

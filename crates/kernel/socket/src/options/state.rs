@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::filter::Program;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

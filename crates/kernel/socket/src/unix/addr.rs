@@ -2,7 +2,7 @@
 
 use super::sock::Sock;
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};

@@ -3,7 +3,7 @@
 use super::UnixSocket;
 use super::sock::{Phase, Sock};
 use crate::ops::SocketOps;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 

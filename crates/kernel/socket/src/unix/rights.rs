@@ -13,7 +13,7 @@
 use super::UnixSocket;
 use super::message::Message;
 use crate::file::SocketFile;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

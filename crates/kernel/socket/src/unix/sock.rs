@@ -13,7 +13,7 @@ use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;
 use landlock::Domain;
-use ranked::{Mutex, MutexGuard, rank};
+use lock_order::{Mutex, MutexGuard, rank};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

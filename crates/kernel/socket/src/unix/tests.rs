@@ -3,7 +3,7 @@ use crate::cmsg;
 use crate::file::SocketFile;
 use crate::ops::Control;
 use crate::options;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::HashMap;
 use vfs::inode::{InternalFs, InternalInode};
 use vfs::testing::TestCaller;

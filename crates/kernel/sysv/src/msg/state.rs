@@ -3,7 +3,7 @@
 use super::{MAX_BYTES, Message, MsqidDs, OVERHEAD, Queue, State};
 use crate::{Doer, IpcNamespace, Perm, nr};
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use wait::WaitQueue;
 

@@ -3,8 +3,8 @@
 use super::{MAX_SEMS, MAX_UNDO_BYTES, Sem, Set, State, UndoList};
 use crate::{Doer, IpcNamespace, Perm, nr};
 use abi::{Errno, Result};
+use lock_order::Mutex;
 use pid::Pid;
-use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wait::WaitQueue;

@@ -3,7 +3,7 @@
 use super::{Attachment, Segment, State};
 use crate::{Doer, IpcNamespace, Perm, nr};
 use abi::Result;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use vfs::OpenFile;
 

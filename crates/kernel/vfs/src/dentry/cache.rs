@@ -6,7 +6,7 @@
 //! are looked up again, and watches are counted again.
 
 use crate::mount::{MountPoints, SuperBlock};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -14,7 +14,7 @@ use super::cache::{Dcache, HandlesKept};
 use crate::inode::{Inode, InodeRef};
 use abi::stat::Attr;
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

@@ -7,7 +7,7 @@ use crate::mount::Path;
 use ::caller::Outcome;
 use abi::Errno;
 use abi::stat::{major, minor};
-use ranked::RwLock;
+use lock_order::RwLock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 

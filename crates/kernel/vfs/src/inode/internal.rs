@@ -10,7 +10,7 @@ use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, XattrInode};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

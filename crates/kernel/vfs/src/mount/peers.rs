@@ -8,7 +8,7 @@
 //! one at a time.
 
 use super::{Mount, Propagation};
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 

@@ -5,7 +5,7 @@
 
 use super::{Mount, key};
 use crate::dentry::Dentry;
-use ranked::Mutex;
+use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 

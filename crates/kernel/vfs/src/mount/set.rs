@@ -5,7 +5,7 @@
 use super::{Mount, Path};
 use abi::{Errno, Result};
 use caller::quota::Charge;
-use ranked::{Mutex, RwLock, rank};
+use lock_order::{Mutex, RwLock, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use user_ns::UserNamespace;

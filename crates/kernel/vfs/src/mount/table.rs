@@ -5,7 +5,7 @@
 use super::peers::Numbers;
 use super::{Ids, Mount};
 use crate::dentry::Dcache;
-use ranked::{Mutex, MutexGuard, rank};
+use lock_order::{Mutex, MutexGuard, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,7 +2,7 @@
 
 use super::SystrapContext;
 use crate::actions::Job;
-use crate::lent::Turn;
+use crate::lent_fds::Turn;
 use platform::Transfer;
 use smallvec::SmallVec;
 use std::os::fd::OwnedFd;
