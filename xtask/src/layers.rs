@@ -27,6 +27,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "changes",
             "ebpf",
             "elf",
+            "ktime",
             "mountinfo",
             "netproto",
             "ranked",
