@@ -27,6 +27,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "overlay_diff",
             "ebpf",
             "elf",
+            "ktime",
             "mountinfo",
             "netproto",
             "lock_order",

@@ -5,6 +5,7 @@ use crate::numbers::DeviceNumbers;
 use crate::pace::OutsideWaits;
 use crate::quota::Quotas;
 use crate::timer::TimerService;
+use ktime::Clock;
 use lock_order::{Mutex, rank};
 use rights::mode::Protected;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Resources {
     pub quotas: Arc<Quotas>,
     /// Of file systems without a device.
     pub device_numbers: Arc<DeviceNumbers>,
+    /// The kernel's monotonic clock.
+    pub clock: Clock,
     /// Runs callbacks at deadlines.
     pub timers: Arc<TimerService>,
     /// Threads that wait for programs outside this kernel.
@@ -55,6 +58,7 @@ impl Resources {
             user_ns,
             quotas,
             device_numbers,
+            clock: Clock::default(),
             timers: Arc::default(),
             outside_waits: OutsideWaits::default(),
             lock_waits: LockWaits::default(),

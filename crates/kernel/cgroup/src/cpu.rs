@@ -8,7 +8,8 @@
 //! Weights are kept and shown. The host shares its time among the threads of the sandbox, as with nice values.
 
 use abi::{Errno, Result};
-use std::time::{Duration, Instant};
+use ktime::Ktime;
+use std::time::Duration;
 
 /// The share of a group with weight 100, which is the default.
 pub(crate) const SHARES: u32 = 1024;
@@ -73,8 +74,8 @@ pub(crate) struct Account {
     used: u64,
     used_before: u64,
     /// When the period began.
-    began: Instant,
-    pub(crate) throttled_since: Option<Instant>,
+    began: Ktime,
+    pub(crate) throttled_since: Option<Ktime>,
 }
 
 /// Settings and state of a group.
@@ -100,7 +101,7 @@ impl Cpu {
 
     /// Looks at use, in nanoseconds since the group was made. Gives when to look again; `None` for a group without a
     /// quota. `processors` can be used at the same time.
-    pub(crate) fn look(&mut self, now: Instant, used: u64, processors: u32) -> Option<Instant> {
+    pub(crate) fn look(&mut self, now: Ktime, used: u64, processors: u32) -> Option<Ktime> {
         let CpuMax { quota: Some(quota), period, burst } = self.max else {
             self.settle(now);
             return None;
@@ -115,7 +116,7 @@ impl Cpu {
         });
         account.balance -= i128::from(used.saturating_sub(account.used));
         account.used = used.max(account.used);
-        let ended = now.saturating_duration_since(account.began).as_nanos() / period.as_nanos();
+        let ended = now.since(account.began).as_nanos() / period.as_nanos();
         if ended > 0 {
             let in_period = u128::from(account.used - account.used_before);
             if in_period > 0 || account.throttled_since.is_some() {
@@ -131,30 +132,28 @@ impl Cpu {
             let more = i128::try_from(ended).unwrap_or(i128::MAX).saturating_mul(full);
             account.balance = account.balance.saturating_add(more).min(most);
             account.used_before = account.used;
-            account.began = now
-                - Duration::from_nanos(
-                    (now.saturating_duration_since(account.began).as_nanos() % period.as_nanos()) as u64,
-                );
+            let into_period = now.since(account.began).as_nanos() % period.as_nanos();
+            account.began = now.minus(Duration::from_nanos(into_period as u64));
         }
-        let next_period = account.began + period;
+        let next_period = account.began.plus(period);
         if account.balance <= 0 {
             account.throttled_since.get_or_insert(now);
             return Some(next_period);
         }
         if let Some(since) = account.throttled_since.take() {
-            self.stat.throttled_time += now.saturating_duration_since(since);
+            self.stat.throttled_time += now.since(since);
         }
         // As fast as it can, with all processors.
         let soonest = account.balance / i128::from(processors.max(1));
         let soonest = Duration::from_nanos(u64::try_from(soonest).unwrap_or(u64::MAX))
             .clamp(SOONEST, period.max(SOONEST));
-        Some((now + soonest).min(next_period.max(now + SOONEST)))
+        Some(now.plus(soonest).min(next_period.max(now.plus(SOONEST))))
     }
 
     /// There is no quota any more.
-    pub(crate) fn settle(&mut self, now: Instant) {
+    pub(crate) fn settle(&mut self, now: Ktime) {
         if let Some(since) = self.account.take().and_then(|account| account.throttled_since) {
-            self.stat.throttled_time += now.saturating_duration_since(since);
+            self.stat.throttled_time += now.since(since);
         }
     }
 }
@@ -178,11 +177,11 @@ mod tests {
     #[test]
     fn what_was_used_too_much_is_paid_off() {
         let mut cpu = limited(20, 0);
-        let t = Instant::now();
-        let at = |ms| t + Duration::from_millis(ms);
+        let t = Ktime::from_nanos(1_000_000_000);
+        let at = |ms| t.plus(Duration::from_millis(ms));
         // Two processors use 20 ms in 10 ms.
         assert_eq!(cpu.look(t, 0, 2), Some(at(10)));
-        assert_eq!(cpu.look(at(5), 5 * MS, 2), Some(t + Duration::from_micros(12_500)));
+        assert_eq!(cpu.look(at(5), 5 * MS, 2), Some(t.plus(Duration::from_micros(12_500))));
         assert!(!cpu.is_throttled());
         // The check comes late: two periods' worth more than there was.
         assert_eq!(cpu.look(at(60), 65 * MS, 2), Some(at(100)));
@@ -203,25 +202,25 @@ mod tests {
     fn periods_may_be_shorter_than_looks() {
         let mut cpu = limited(20, 0);
         (cpu.max.quota, cpu.max.period) = (Some(SHORTEST), SHORTEST);
-        let t = Instant::now();
-        let at = |us| t + Duration::from_micros(us);
-        assert_eq!(cpu.look(t, 0, 2), Some(t + SOONEST));
+        let t = Ktime::from_nanos(1_000_000_000);
+        let at = |us| t.plus(Duration::from_micros(us));
+        assert_eq!(cpu.look(t, 0, 2), Some(t.plus(SOONEST)));
         assert_eq!(cpu.look(at(2_500), 4_500_000, 2), Some(at(3_000)));
         assert!(cpu.is_throttled());
         cpu.look(at(10_000), 4_500_000, 64);
         assert!(!cpu.is_throttled());
         // The longest of everything.
         (cpu.max.quota, cpu.max.period, cpu.max.burst) = (Some(MOST / 2), LONGEST, MOST / 2);
-        let now = t + Duration::from_secs(1 << 32);
+        let now = t.plus(Duration::from_secs(1 << 32));
         assert!(cpu.look(now, u64::MAX, 1).is_some());
-        assert!(cpu.look(now + Duration::from_secs(1 << 32), u64::MAX, u32::MAX).is_some());
+        assert!(cpu.look(now.plus(Duration::from_secs(1 << 32)), u64::MAX, u32::MAX).is_some());
     }
 
     #[test]
     fn a_burst_saves_what_was_not_used() {
         let mut cpu = limited(20, 10);
-        let t = Instant::now();
-        let at = |ms| t + Duration::from_millis(ms);
+        let t = Ktime::from_nanos(1_000_000_000);
+        let at = |ms| t.plus(Duration::from_millis(ms));
         cpu.look(t, 0, 1);
         cpu.look(at(300), 0, 1);
         assert_eq!(cpu.look(at(329), 29 * MS, 1), Some(at(331)));
@@ -235,18 +234,18 @@ mod tests {
     #[test]
     fn without_a_quota_nothing_is_throttled() {
         let mut cpu = limited(20, 0);
-        let t = Instant::now();
+        let t = Ktime::from_nanos(1_000_000_000);
         cpu.look(t, 0, 1);
-        cpu.look(t + Duration::from_millis(30), 30 * MS, 1);
+        cpu.look(t.plus(Duration::from_millis(30)), 30 * MS, 1);
         assert!(cpu.is_throttled());
         cpu.max.quota = None;
-        assert_eq!(cpu.look(t + Duration::from_millis(40), 30 * MS, 1), None);
+        assert_eq!(cpu.look(t.plus(Duration::from_millis(40)), 30 * MS, 1), None);
         assert!(!cpu.is_throttled() && cpu.stat.throttled_time == Duration::from_millis(10));
     }
 
     #[test]
     fn settings_are_checked() {
-        let root = Cgroup::topmost().of_container();
+        let root = Cgroup::topmost(ktime::Clock::default()).of_container();
         let ms = Duration::from_millis;
         let max = |quota: Option<u64>, period, burst| CpuMax {
             quota: quota.map(ms),
@@ -280,18 +279,18 @@ mod tests {
 
     #[test]
     fn groups_below_stand_still_with_those_around() {
-        let top = Cgroup::topmost();
+        let top = Cgroup::topmost(ktime::Clock::default());
         let root = top.of_container();
         root.set_subtree_control(Controllers::CPU, Controllers::empty()).unwrap();
         let a = root.mkdir(b"a", (0, 0), 0o755).unwrap();
         let b = a.mkdir(b"b", (0, 0), 0o755).unwrap();
         a.set_cpu_max(CpuMax { quota: Some(Duration::from_millis(10)), ..CpuMax::default() }).unwrap();
-        let t = Instant::now();
+        let t = Ktime::from_nanos(1_000_000_000);
         let used = |ns: u64| move |id: u64| if id == b.id() { ns } else { 0 };
         assert!(top.look_at_cpu(t, used.clone()(0), 1).next.is_some());
-        let look = top.look_at_cpu(t + Duration::from_millis(20), used.clone()(20 * MS), 1);
+        let look = top.look_at_cpu(t.plus(Duration::from_millis(20)), used.clone()(20 * MS), 1);
         assert!(look.any && a.is_throttled() && !root.is_throttled());
-        let look = top.look_at_cpu(t + Duration::from_millis(300), used(20 * MS), 1);
+        let look = top.look_at_cpu(t.plus(Duration::from_millis(300)), used(20 * MS), 1);
         assert!(!look.any && look.released && !a.is_throttled());
     }
 }

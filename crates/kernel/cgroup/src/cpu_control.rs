@@ -4,9 +4,10 @@ use crate::controllers::Controllers;
 use crate::cpu::{Cpu, CpuMax, CpuStat, SHARES};
 use crate::group::Cgroup;
 use abi::{Errno, Result};
+use ktime::Ktime;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The shares of nice values from -20 on, as the host's scheduler has them. See sched(7).
 const NICE_WEIGHTS: [u32; 40] = [
@@ -29,7 +30,7 @@ impl Cgroup {
         let mut s = self.state();
         if s.cpu.max != max {
             s.cpu.max = max;
-            let now = Instant::now();
+            let now = self.tree().clock.now();
             s.cpu.settle(now);
         }
         Ok(())
@@ -92,7 +93,7 @@ impl Cgroup {
     pub fn cpu_stat(&self) -> CpuStat {
         let s = self.state();
         let since = s.cpu.account.and_then(|account| account.throttled_since);
-        let now_on = since.map_or(Duration::ZERO, |since| Instant::now().saturating_duration_since(since));
+        let now_on = since.map_or(Duration::ZERO, |since| self.tree().clock.now().since(since));
         CpuStat { throttled_time: s.cpu.stat.throttled_time + now_on, ..s.cpu.stat }
     }
 
@@ -109,7 +110,7 @@ impl Cgroup {
     /// Looks at how much processor time the groups of the whole tree have used. `used` is what is in each group itself
     /// now, in nanoseconds, by the number of the group; what has ended or moved on is known here. `processors` can be
     /// used at the same time. Of the topmost group.
-    pub fn look_at_cpu(self: &Arc<Self>, now: Instant, used: impl Fn(u64) -> u64, processors: u32) -> Look {
+    pub fn look_at_cpu(self: &Arc<Self>, now: Ktime, used: impl Fn(u64) -> u64, processors: u32) -> Look {
         let _tree = self.tree().lock();
         let all = self.subtree();
         // Each group comes after the one around it.
@@ -144,7 +145,7 @@ impl Cgroup {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
     /// When to look again.
-    pub next: Option<Instant>,
+    pub next: Option<Ktime>,
     /// Some group is throttled.
     pub any: bool,
     /// Some group is not throttled any more.

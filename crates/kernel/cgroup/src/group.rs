@@ -10,6 +10,7 @@ use crate::programs::Attached;
 use crate::tree::{Slot, Tree};
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use ktime::Clock;
 use lock_order::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -79,10 +80,11 @@ impl State {
 
 impl Cgroup {
     /// The topmost group, which has all controllers and which no container sees.
-    pub fn topmost() -> Arc<Cgroup> {
+    pub fn topmost(clock: Clock) -> Arc<Cgroup> {
         let lock = Mutex::new(());
         let tree = Arc::new(Tree {
             lock,
+            clock,
             last_id: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             programs: AtomicUsize::new(0),
@@ -225,7 +227,7 @@ impl Cgroup {
         self.removed.load(Ordering::SeqCst)
     }
 
-    /// The root group of a container: a child of the hidden topmost group.
+    /// The root group of a container: a child of the one that nobody sees.
     pub fn is_of_container(&self) -> bool {
         self.level == 1
     }

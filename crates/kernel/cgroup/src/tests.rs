@@ -3,7 +3,7 @@ use abi::Errno;
 use std::sync::Arc;
 
 fn tree() -> (Arc<Cgroup>, Arc<Cgroup>) {
-    let top = Cgroup::topmost();
+    let top = Cgroup::topmost(ktime::Clock::default());
     let root = top.of_container();
     (top, root)
 }

@@ -1,5 +1,6 @@
 //! What all groups of a kernel share: the lock of their tree (rank CGROUPS), numbers, and counts with bounds.
 
+use ktime::Clock;
 use lock_order::{Mutex, MutexGuard, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,6 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// What all groups of a kernel share.
 pub(crate) struct Tree {
     pub(crate) lock: Mutex<(), { rank::CGROUPS }>,
+    /// The kernel's clock.
+    pub(crate) clock: Clock,
     pub(crate) last_id: AtomicU64,
     /// Groups that exist, removed ones that are still in use included.
     pub(crate) count: AtomicUsize,

@@ -18,7 +18,7 @@ use overlay_diff::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
 use wait::{Events, Waiter};
 
@@ -185,7 +185,7 @@ impl Running for Control {
         let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
         // The program and the working directory may lie in a file system that a program inside serves.
-        c.task.set_deadline(Some(Instant::now() + SET_UP));
+        c.task.set_deadline(Some(self.kernel.clock().now().plus(SET_UP)));
         let set_up = |c: &mut Current| {
             // From here on the end of the container finds this process; one that came before did not.
             if self.container.is_over() {
@@ -324,7 +324,7 @@ impl Control {
             host_pid: host_pid.map_or(0, |task| task.mm().space.host_pid()),
             uid: task.as_ref().map_or(0, |task| task.creds().euid),
             tty: tty.unwrap_or_else(|| "?".into()),
-            started: (SystemTime::now() - group.started.elapsed())
+            started: (SystemTime::now() - self.kernel.clock().now().since(group.started))
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs() as i64),
             cpu: (user + system) / 1_000_000_000,

@@ -32,7 +32,7 @@ impl Kernel {
     /// Looks at the groups' use, and again when that may matter.
     fn look_at_bandwidth(self: &Arc<Kernel>) {
         let (begun, cost) =
-            (Instant::now(), hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0));
+            (self.clock().now(), hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0));
         let mut used: HashMap<u64, u64> = HashMap::new();
         for (group, process) in self.grouped() {
             let counted = *process.grouped_time.lock();
@@ -54,7 +54,7 @@ impl Kernel {
         let rest = Duration::from_nanos((now - cost) as u64) * PART;
         let next = look.next.map(|next| {
             let weak = Arc::downgrade(self);
-            self.vfs.resources.timers.schedule(next.max(begun + rest), move || {
+            self.vfs.resources.timers.schedule(self.clock().instant(next.max(begun.plus(rest))), move || {
                 if let Some(kernel) = weak.upgrade() {
                     kernel.look_at_bandwidth();
                 }

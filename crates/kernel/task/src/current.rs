@@ -10,6 +10,7 @@ use crate::tree::Node;
 use abi::{Errno, PAGE_SIZE, PATH_MAX, Result, SigSet};
 use container::Limits;
 use files::FdTable;
+use ktime::Ktime;
 use mm::Mm;
 use mounts::FsContext;
 use platform::{Action, Context, Transfer};
@@ -28,7 +29,7 @@ pub enum RestartBlock {
     /// nanosleep(2) and relative clock_nanosleep(2).
     Sleep {
         /// When it ends.
-        deadline: Instant,
+        deadline: Ktime,
         /// Where the remaining time goes, 0 for nowhere.
         remain: u64,
     },
@@ -39,7 +40,7 @@ pub enum RestartBlock {
         /// Its length.
         count: u32,
         /// When it ends.
-        deadline: Option<Instant>,
+        deadline: Option<Ktime>,
     },
 }
 

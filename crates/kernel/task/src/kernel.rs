@@ -9,6 +9,7 @@ use crate::tree::Tree;
 use cgroup::Cgroup;
 use container::{Container, Containers, Limits};
 use futex_pi::PiTable;
+use ktime::{Clock, Ktime};
 use lock_order::{Condvar, Mutex, rank};
 use mounts::FsTypes;
 use nsproxy::{CgroupNamespace, Inums, Ipc, NsFs, NsProxy, Offsets, TimeNamespace, Uts, UtsNamespace, inum};
@@ -85,7 +86,7 @@ pub struct Kernel {
     pub first: Arc<Container>,
     pub(crate) containers: Containers,
     /// When the sandbox started.
-    pub boot: Instant,
+    pub boot: Ktime,
     /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.
     pub boot_ns: u64,
     /// Report every call to the platform's owner (strace).
@@ -97,7 +98,7 @@ pub struct Kernel {
     /// Sleeps of threads that have left.
     pub(crate) past_sleeps: AtomicU64,
     /// Load averages, and when they were brought up to date.
-    load: Mutex<(Instant, [f64; 3])>,
+    load: Mutex<(Ktime, [f64; 3])>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Mutex<BTreeMap<&'static str, String>>,
     /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
@@ -169,6 +170,11 @@ pub fn uptime_ns() -> u64 {
 }
 
 impl Kernel {
+    /// The kernel's monotonic clock.
+    pub fn clock(&self) -> &Clock {
+        &self.vfs.resources.clock
+    }
+
     /// A number for credentials that a task is about to get, see [`rights::Credentials::serial`].
     pub(crate) fn next_cred_serial(&self) -> u64 {
         self.cred_serials.fetch_add(1, Ordering::Relaxed) + 1
@@ -182,7 +188,9 @@ impl Kernel {
         let memory_size = limits.memory();
         let quotas = caller::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
-        let cgroups = Cgroup::topmost();
+        let vfs = vfs::Vfs::with_devices(quotas, user_ns.clone(), device_numbers);
+        let clock = vfs.resources.clock;
+        let cgroups = Cgroup::topmost(clock);
         let inums = Inums::default();
         let time = time_namespace(&inums, &user_ns, offsets);
         let namespaces = NsProxy {
@@ -194,7 +202,6 @@ impl Kernel {
             time_for_children: time.clone(),
             time,
         };
-        let vfs = vfs::Vfs::with_devices(quotas, user_ns, device_numbers);
         let (first, containers) = Containers::first(namespaces, limits);
         let log = Arc::new(kmsg::Log::default());
         vfs.devices.register_char("mem", 1, 11..=11, Arc::new(kmsg::opener(log.clone())));
@@ -207,13 +214,13 @@ impl Kernel {
             tree: Mutex::new(Tree::default()),
             first,
             containers,
-            boot: Instant::now(),
+            boot: clock.now(),
             boot_ns: uptime_ns(),
             strace: AtomicBool::new(false),
             forks: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
             past_sleeps: AtomicU64::new(0),
-            load: Mutex::new((Instant::now(), [0.0; 3])),
+            load: Mutex::new((clock.now(), [0.0; 3])),
             sysctls: Mutex::default(),
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
@@ -269,8 +276,9 @@ impl Kernel {
     pub fn load_averages(&self) -> [f64; 3] {
         let running = self.running().0.saturating_sub(1);
         let mut l = self.load.lock();
-        let dt = l.0.elapsed().as_secs_f64();
-        l.0 = Instant::now();
+        let now = self.clock().now();
+        let dt = now.since(l.0).as_secs_f64();
+        l.0 = now;
         for (avg, period) in l.1.iter_mut().zip([60.0, 300.0, 900.0]) {
             let keep = (-dt / period).exp();
             *avg = *avg * keep + running as f64 * (1.0 - keep);
@@ -299,8 +307,8 @@ impl Kernel {
     }
 
     /// CLOCK_BOOTTIME in nanoseconds of a moment since the start.
-    pub fn boottime_of(&self, t: Instant) -> u64 {
-        self.boot_ns + t.saturating_duration_since(self.boot).as_nanos() as u64
+    pub fn boottime_of(&self, t: Ktime) -> u64 {
+        self.boot_ns + t.since(self.boot).as_nanos() as u64
     }
 
     /// Device number and foreground process group of a session's controlling terminal.

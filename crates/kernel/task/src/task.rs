@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use cgroup::Member;
 use files::FdTable;
 use futex_pi::PiTask;
+use ktime::Ktime;
 use lock_order::{Mutex, RwLock, rank};
 use mm::Mm;
 use mounts::FsContext;
@@ -55,7 +56,7 @@ pub struct Task {
     pub pending: Mutex<Pending, { rank::PENDING }>,
     comm: Mutex<[u8; 16]>,
     /// When it was made.
-    pub started: Instant,
+    pub started: Ktime,
     /// It is the kernel's own and runs no program, as a kernel thread of Linux.
     pub(crate) kernel_thread: AtomicBool,
     /// The thread is on its way out. Set under the group's signal lock.
@@ -65,9 +66,9 @@ pub struct Task {
     /// A signal that ends the process is pending.
     doomed: AtomicBool,
     /// While it is being made for somebody outside: until when that may take.
-    deadline: Mutex<Option<Instant>>,
+    deadline: Mutex<Option<Ktime>>,
     /// Once it waited for others on its way out: until when.
-    end_deadline: OnceLock<Instant>,
+    end_deadline: OnceLock<Ktime>,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privs: AtomicBool,
     /// seccomp(2).
@@ -182,6 +183,7 @@ impl Task {
             timer_slack,
             memory_failure_policy,
         } = i.inherited;
+        let started = i.group.kernel.clock().now();
         Arc::new(Task {
             tid: AtomicI32::new(i.pid.nr()),
             own_tid: AtomicI32::new(i.pid.own_nr()),
@@ -198,7 +200,7 @@ impl Task {
             awaited: AtomicU64::new(0),
             pending: Mutex::new(Pending::default()),
             comm: Mutex::new(comm),
-            started: Instant::now(),
+            started,
             kernel_thread: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             killed: AtomicBool::new(false),
@@ -289,12 +291,12 @@ impl Task {
         self.nsproxy.store(new);
     }
     /// Whoever makes the process for somebody outside waits until then for programs that serve others; `None` when it runs.
-    pub fn set_deadline(&self, at: Option<Instant>) {
+    pub fn set_deadline(&self, at: Option<Ktime>) {
         *self.deadline.lock() = at;
     }
     /// See [`vfs::Caller::deadline`].
     pub fn deadline(&self) -> Option<Instant> {
-        *self.deadline.lock()
+        self.deadline.lock().map(|at| self.kernel().clock().instant(at))
     }
     /// See [`vfs::Caller::end_deadline`]: one second from the first wait of its end, and no wait once its container is over,
     /// whose programs all end.
@@ -302,7 +304,8 @@ impl Task {
         if self.group.container.is_over() {
             return Instant::now();
         }
-        *self.end_deadline.get_or_init(|| Instant::now() + AT_END)
+        let clock = self.kernel().clock();
+        clock.instant(*self.end_deadline.get_or_init(|| clock.now().plus(AT_END)))
     }
     /// Credentials.
     pub fn creds(&self) -> Creds {

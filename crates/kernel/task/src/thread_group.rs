@@ -8,6 +8,7 @@ use crate::life::{Life, Stop};
 use crate::task::Task;
 use abi::Signal;
 use container::Container;
+use ktime::Ktime;
 use lock_order::{Mutex, RwLock, rank};
 use pid::{Pid, PidNamespace};
 use process_timers::{CpuLimitTimer, IntervalTimers, PosixTimers};
@@ -15,7 +16,6 @@ use sched::{Rlimits, Usage};
 use signal::{Handlers, Pending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 use wait::WaitQueue;
 
 /// Signal actions, which CLONE_SIGHAND shares between processes.
@@ -171,7 +171,7 @@ pub struct ThreadGroup {
     /// PR_SET_CHILD_SUBREAPER.
     pub subreaper: AtomicBool,
     /// When the process started.
-    pub started: Instant,
+    pub started: Ktime,
     /// Resource usage of threads that left and children that were waited for.
     pub usage: Mutex<Usage>,
     /// Processor time of the address space that was used before the process shared it, in nanoseconds.
@@ -197,6 +197,7 @@ impl ThreadGroup {
         inherited: ProcessInherited,
     ) -> Arc<ThreadGroup> {
         let ProcessInherited { container, rlimits, personality, oom_score_adj } = inherited;
+        let started = kernel.clock().now();
         let pids = pid.ns().unwrap_or(&kernel.pids).clone();
         Arc::new(ThreadGroup {
             kernel,
@@ -214,7 +215,7 @@ impl ThreadGroup {
             rlimits: Mutex::new(rlimits),
             timers: Timers::default(),
             subreaper: AtomicBool::new(false),
-            started: Instant::now(),
+            started,
             usage: Mutex::new(Usage::default()),
             not_ours: AtomicU64::new(0),
             grouped_time: Mutex::default(),

@@ -55,6 +55,7 @@ fn do_poll(c: &mut Current, fds: Ptr, count: u32, deadline: Option<Instant>) -> 
 pub fn poll_until(c: &mut Current, fds: u64, count: u32, deadline: Option<Instant>) -> SysResult {
     match do_poll(c, Ptr(fds), count, deadline) {
         Err(SysErr::Restart(_)) => {
+            let deadline = deadline.map(|at| c.kernel().clock().ktime(at));
             c.restart_block = Some(RestartBlock::Poll { fds, count, deadline });
             Err(SysErr::Restart(Restart::Block))
         }

@@ -17,7 +17,6 @@ use ebpf::{Instruction, Kind, MAX_INSTRUCTIONS, Program};
 use rights::Cap;
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
 use task::{Current, SysResult};
 use vfs::FileLayer;
 use vfs::{FileOps, OpenFile};
@@ -228,7 +227,7 @@ fn load(c: &mut Current, attr: &Attr) -> SysResult {
     let program = verified.map_err(|refused| refused.errno)?;
     let about = About {
         name,
-        loaded: c.kernel().boottime_of(Instant::now()),
+        loaded: c.kernel().boottime_of(c.kernel().clock().now()),
         uid: c.creds().uid,
         gpl: GPL_COMPATIBLE.contains(&&license[..]),
     };

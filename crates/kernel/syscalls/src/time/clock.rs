@@ -162,7 +162,10 @@ fn sleep_until(c: &mut Current, deadline: Instant, remain: Option<u64>) -> SysRe
                     if at != 0 {
                         c.write_value(at, &Timespec::from(left))?;
                     }
-                    c.restart_block = Some(RestartBlock::Sleep { deadline, remain: at });
+                    c.restart_block = Some(RestartBlock::Sleep {
+                        deadline: c.kernel().clock().ktime(deadline),
+                        remain: at,
+                    });
                     return Err(SysErr::Restart(Restart::Block));
                 }
             },
@@ -218,8 +221,12 @@ fn cpu_sleep(c: &mut Current, until: i64) -> SysResult {
 
 pub fn restart_syscall(c: &mut Current) -> SysResult {
     match c.restart_block.take() {
-        Some(RestartBlock::Sleep { deadline, remain }) => sleep_until(c, deadline, Some(remain)),
+        Some(RestartBlock::Sleep { deadline, remain }) => {
+            let deadline = c.kernel().clock().instant(deadline);
+            sleep_until(c, deadline, Some(remain))
+        }
         Some(RestartBlock::Poll { fds, count, deadline }) => {
+            let deadline = deadline.map(|at| c.kernel().clock().instant(at));
             crate::events::poll::poll_until(c, fds, count, deadline)
         }
         None => Err(Errno::EINTR.into()),
