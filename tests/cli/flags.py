@@ -3,7 +3,8 @@
 import json, os, signal, subprocess
 
 from expect import check, one_line
-from ringfence import ROOT, need
+from results import need_root
+from ringfence import ROOT
 
 RF = None  # the program under test
 
@@ -354,7 +355,7 @@ def test_do_limits():
     one_line(RF("do", "--cpus", "-1", "true"), 2, "0.01")
     check(RF("do", "--memory", "-1", "true").returncode, 0)
     check(RF("do", "--timeout", "20", "true").returncode, 0)
-    need(os.geteuid() == 0)
+    need_root()
     grow = "print(len(b'x' * (200 << 20)))"
     result = RF("do", "--memory", "100m", "python3", "-c", grow)
     check((result.returncode, result.stdout), (137, ""), result.stderr)
@@ -372,7 +373,7 @@ def test_do_limits():
 
 
 def test_do_maps_of_ids():
-    need(os.geteuid() == 0)
+    need_root()
     maps = ["--uid-map", "0 100000 65536", "--gid-map", "0,200000,65536"]
     script = "echo $(cat /proc/self/uid_map /proc/self/gid_map); exec sleep 30"
     p = RF.start("do", *maps, "sh", "-c", script, stdout=subprocess.PIPE, cwd="/")

@@ -4,7 +4,7 @@ import json, os, re, subprocess
 
 from expect import check, one_line
 from flags import in_background
-from ringfence import need
+from results import need_root
 
 RF = None  # the program under test
 
@@ -33,7 +33,7 @@ def test_policy_of_a_network():
 
 def test_state_directory_of_root():
     """The path is in the message."""
-    need(os.geteuid() == 0)
+    need_root()
     dir = RF.dir("closed")
     os.chmod(dir, 0o700)
     command = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", RF.binary, "--root", dir, "list"]
@@ -43,7 +43,7 @@ def test_state_directory_of_root():
 
 def test_no_user_namespaces():
     """In a user namespace that may have no more of its own."""
-    need(os.geteuid() == 0)
+    need_root()
     script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" --rootless do true'
     result = subprocess.run(
         ["unshare", "-Ur", "sh", "-c", script, RF.binary], capture_output=True, text=True, timeout=60, cwd="/"
@@ -60,7 +60,7 @@ def test_without_a_terminal():
 
 
 def test_rootless_specification_runs():
-    need(os.geteuid() == 0)
+    need_root()
     user = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"]
     dir = RF.dir("rootless")
     os.chmod(dir, 0o777)
@@ -130,7 +130,7 @@ def test_overlay_diff_as_json():
 
 def test_failing_starts_say_one_thing():
     """Under a limit on processes that is just too low there is the error and no warning beside."""
-    need(os.geteuid() == 0)
+    need_root()
     for limit in range(2, 24):
         script = f'ulimit -u {limit}; exec "$0" --rootless do true'
         user = ["setpriv", "--reuid=64124", "--regid=64124", "--clear-groups"]

@@ -3,18 +3,10 @@
 import argparse, json, os, re, shutil, subprocess, sys, tempfile, time, traceback
 from select import select as ready
 
+from results import Results, Skip
 from select_tests import select as chosen_tests, prefix_optional
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-class Skip(Exception):
-    pass
-
-
-def need(thing):
-    if not thing:
-        raise Skip()
 
 
 def arguments(doc):
@@ -157,7 +149,7 @@ def traces():
 
 def main_loop(rf, names, only):
     """Runs every test_ function; each one must also leave nothing behind."""
-    passed, failed, skipped = 0, 0, 0
+    results = Results()
     try:
         chosen = chosen_tests([n for n in names if n.startswith("test_")], only, prefix_optional)
     except SystemExit:
@@ -170,14 +162,11 @@ def main_loop(rf, names, only):
             test()
             left = rf.leftovers(before)
             assert not left, f"left behind: {left}"
-            passed += 1
-            print(f"ok {name} ({time.time() - start:.1f} s)", flush=True)
-        except Skip:
-            skipped += 1
-            print(f"skip {name}", flush=True)
+            results.ok(name, f"{time.time() - start:.1f} s")
+        except Skip as reason:
+            results.skip(name, reason)
         except Exception as error:
-            failed += 1
-            print(f"FAIL {name}: {error}", flush=True)
+            results.fail(name, error)
             if not isinstance(error, AssertionError):
                 traceback.print_exc()
             for pid in rf.processes():
@@ -187,7 +176,4 @@ def main_loop(rf, names, only):
                     pass
             rf.leftovers(before)
     shutil.rmtree(rf.scratch, ignore_errors=True)
-    if skipped:
-        print(f"{skipped} skipped")
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(results.end())

@@ -1,9 +1,9 @@
 """Network namespaces that lead to each other: programs that make them print the same in namespaces of the host and
 inside."""
 
-import os, shutil, subprocess
+import os, subprocess
 
-from ringfence import need
+from results import need_programs
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "namespaces")
 COMMON = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
@@ -16,7 +16,7 @@ def program(python, name):
 
 
 def like_the_host(rf, python, name, tools):
-    need(all(shutil.which(tool) for tool in tools))
+    need_programs(*tools)
     argv = program(python, name)
     host = subprocess.run(ON_HOST + argv, **COMMON).stdout.splitlines()
     inside = subprocess.run(rf.argv(["do", *argv]), **COMMON).stdout.splitlines()
@@ -29,7 +29,7 @@ def like_the_host(rf, python, name, tools):
 
 def loop(rf, python):
     """Not on the host, whose processors it would keep busy."""
-    need(shutil.which("ip"))
+    need_programs("ip")
     lines = subprocess.run(rf.argv(["do", *program(python, "loop.py")]), **COMMON).stdout.splitlines()
     assert len(lines) == 4 and all(line.endswith(": True") for line in lines), lines
 

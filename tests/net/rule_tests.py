@@ -1,9 +1,9 @@
 """Rules of nft and iptables: programs that load and list them print the same in a fresh network namespace of the host
 and inside."""
 
-import os, re, shutil, subprocess
+import os, re, subprocess
 
-from ringfence import need
+from results import need_programs
 
 RULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules")
 # Programs, and the tools that they need beside nft and iptables.
@@ -19,7 +19,7 @@ PROGRAMS = {
 
 
 def like_the_host(rf, python, name, tool):
-    need(all(shutil.which(program) for program in ("nft", "iptables-nft", tool)))
+    need_programs("nft", "iptables-nft", tool)
     argv = [python if name.endswith(".py") else "sh", f"{RULES}/{name}"]
     common = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
     host = subprocess.run(["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", *argv], **common).stdout
@@ -53,7 +53,7 @@ dmesg --raw
 
 
 def rules_write_to_the_log(rf, python):
-    need(all(shutil.which(program) for program in ("ip6tables-nft", "iptables-legacy")))
+    need_programs("ip6tables-nft", "iptables-legacy")
     argv = ["do", "sh", "-ec", RULES_THAT_LOG, "sh", python, "-c", LOGGED]
     text = subprocess.run(rf.argv(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
     zeros = "00:" * 12
