@@ -51,9 +51,9 @@ def call(args, input=None, timeout=90, **kw):
         raise Failure(f"no end after {timeout} s: {' '.join(args)[:200]}: {e.stdout!r} {e.stderr!r}")
 
 
-def on_terminal(args, script, timeout=40):
+def on_terminal(args, script, timeout=40, meanwhile=None):
     """Runs a command on a terminal; `script` is a list of (text to wait for, bytes to send then). Gives all output and
-    the status."""
+    the status. After the script `meanwhile` is called again and again."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execvp(args[0], args)
@@ -69,6 +69,8 @@ def on_terminal(args, script, timeout=40):
                 continue
             if time.time() > end:
                 raise Failure(f"no end: waiting for {script[:1]}, got {out[-500:]!r}")
+            if meanwhile and not script:
+                meanwhile(fd)
             if select.select([fd], [], [], 0.2)[0]:
                 try:
                     data = os.read(fd, 4096)

@@ -1,6 +1,6 @@
 """containerd's shim of our own: what the checks of ctr do not cover."""
 
-import fcntl, glob, json, os, re, signal, socket, struct, subprocess, termios, time
+import fcntl, glob, itertools, json, os, re, signal, socket, struct, subprocess, termios, time
 
 from common import Failure, call, check, has, on_terminal, wait_for
 
@@ -12,14 +12,15 @@ class Events:
     """`ctr events` while it is in use."""
 
     def __init__(self, c):
-        self.log = f"{c.stage.dir}/events-{c.name()}"
+        self.client, self.log = c, f"{c.stage.dir}/events-{c.name()}"
         self.process = subprocess.Popen(
             [*c.base, "events"], stdin=subprocess.DEVNULL, stdout=open(self.log, "w"), stderr=subprocess.DEVNULL
         )
 
     def __enter__(self):
-        # It says nothing when it is ready.
-        time.sleep(0.3)
+        # It says nothing when it is ready: events are made until it shows one.
+        label = lambda: self.client("namespaces", "label", "default", f"at={time.time()}")
+        wait_for(lambda: (label(), os.path.getsize(self.log))[1] > 0, what="an event of our own")
         return self
 
     def __exit__(self, *_):
@@ -168,15 +169,13 @@ def shim_exec(c):
 
 def shim_size(c):
     def resize(fd):
-        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("4H", 31, 97, 0, 0))
-        # ctr passes the size on when it hears of the change.
-        time.sleep(1)
-        os.write(fd, b"x\r")
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("4H", 31, next(widths), 0, 0))
 
-    out, _ = on_terminal(
-        [*c.base, *c.run_args("--rm", "-t", IMAGE, c.name(), "sh", "-c", "echo up; read x; stty size")],
-        [("up", resize)],
-    )
+    # ctr heeds the size some time after the program's start, so the size changes until the program sees it.
+    widths = itertools.cycle((96, 97))
+    script = 'echo up; until stty size 2>/dev/null | grep "31 97"; do sleep 0.1; done'
+    command = [*c.base, *c.run_args("--rm", "-t", IMAGE, c.name(), "sh", "-c", script)]
+    out, _ = on_terminal(command, [("up", resize)], meanwhile=resize)
     has(out, "31 97")
 
 
@@ -273,11 +272,13 @@ def shim_attach(c):
         class Left(Exception):
             pass
 
+        def attached(fd):
+            # The client makes the terminal raw. What is written then waits for it.
+            wait_for(lambda: not termios.tcgetattr(fd)[3] & termios.ECHO, what="a raw terminal")
+            os.write(fd, word.encode() + b"\r")
+
         try:
-            on_terminal(
-                [*c.base, "task", "attach", name],
-                [("", lambda fd: (time.sleep(1), os.write(fd, word.encode() + b"\r"))), ("got:" + word, leave)],
-            )
+            on_terminal([*c.base, "task", "attach", name], [("", attached), ("got:" + word, leave)])
             raise AssertionError("did not attach")
         except Left:
             pass
@@ -371,11 +372,10 @@ def shim_footprint(c):
     children = [p for p in os.listdir("/proc") if p.isdigit() and f"PPid:\t{pid}\n" in open(f"/proc/{p}/status").read()]
     zombies = [p for p in children if "State:\tZ" in open(f"/proc/{p}/status").read()]
     check(zombies, [])
+    pss = lambda: int(re.search(r"^Pss: +(\d+)", open(f"/proc/{pid}/smaps_rollup").read(), re.M)[1])
     # It gives back what it does not need when idle.
-    time.sleep(2.5)
-    pss = int(re.search(r"^Pss: +(\d+)", open(f"/proc/{pid}/smaps_rollup").read(), re.M)[1])
-    print(f"     the shim takes {pss} kB, {before} descriptors, {len(os.listdir(f'/proc/{pid}/task'))} threads")
-    assert pss < 2500, pss
+    wait_for(lambda: pss() < 2500, what="a shim of 2500 kB")
+    print(f"     the shim takes {pss()} kB, {before} descriptors, {len(os.listdir(f'/proc/{pid}/task'))} threads")
     remove(c, name)
 
 

@@ -104,7 +104,9 @@ def main():
         except OSError:
             pass
     others = [subprocess.Popen(["unshare", "-n", "sleep", "1000"]) for _ in range(2)]
-    time.sleep(0.2)
+    own, end = os.readlink("/proc/self/ns/net"), time.monotonic() + 20
+    while any(os.readlink(f"/proc/{other.pid}/ns/net") == own for other in others) and time.monotonic() < end:
+        time.sleep(0.01)
     nets.extend(other.pid for other in others)
     end, built = time.monotonic() + seconds, 0
     while time.monotonic() < end:

@@ -111,6 +111,13 @@ class Ringfence:
             assert time.time() < end, "it did not come to pass"
             time.sleep(0.01)
 
+    def stays(self, condition, seconds):
+        """For what must not happen: the condition holds for that long."""
+        end = time.time() + seconds
+        while time.time() < end:
+            assert condition(), f"it did not stay for {seconds} s"
+            time.sleep(0.01)
+
     def leftovers(self, before):
         """What is there that was not there before, after a moment's patience."""
         end = time.time() + 60

@@ -1,4 +1,5 @@
 # needs: chromium setpriv python3
+# places: do (Chromium would take the root another 400 MB)
 # Chromium with its own sandbox on: a page, what it fetches, a worker, WebAssembly, a picture and a PDF.
 chmod 755 .
 mkdir web home && chown 1000:1000 home

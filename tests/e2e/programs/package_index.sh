@@ -1,4 +1,5 @@
 # needs: python3 npm node
+# places: do (npm has 400 packages of Debian)
 # pip and npm install from an index of ours, over HTTP.
 cd "$(mktemp -d)" || exit 1
 export HOME=$PWD PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONFIG_FILE=/dev/null PIP_NO_CACHE_DIR=1

@@ -1,6 +1,5 @@
-# needs: podman crun busybox ip iptables
-# Podman's networks, made by netavark and by the plug-ins of CNI, as far as they are installed.
-[ -x /usr/lib/cni/portmap ] || { echo no plugins; exit 0; }
+# needs: podman crun busybox ip iptables /usr/lib/cni/portmap /usr/lib/podman/netavark
+# Podman's networks, made by netavark and by the plug-ins of CNI.
 [ "$1" ] || exec unshare --net --mount sh "$0" begun
 set -e
 mount -t tmpfs run /run; mount -t tmpfs lib /var/lib
@@ -16,7 +15,6 @@ N="--cgroups=disabled --network bridge"
 fetch() { for _ in $(seq 100); do busybox wget -qO- "http://$1/page" 2> /dev/null && return; sleep 0.3; done; }
 # The plug-ins leave their bridge, with the address that netavark wants.
 for backend in netavark cni; do
-[ $backend = cni ] || [ -x /usr/lib/podman/netavark ] || continue
 echo "== $backend"
 P="podman --log-level error --root $HOME/s-$backend --runroot $XDG_RUNTIME_DIR/rr-$backend --storage-driver vfs"
 P="$P --network-backend $backend --runtime crun --cgroup-manager cgroupfs --events-backend file"

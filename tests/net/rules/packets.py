@@ -14,6 +14,10 @@ def listed(*what):
     print(re.sub(r" expires [0-9a-z]+", "", out), end="")
 
 
+def set_of(name):
+    return subprocess.run(["nft", "list", "set", "ip", "s", name], text=True, check=True, capture_output=True).stdout
+
+
 def listen(port, family=socket.AF_INET):
     s = socket.socket(family)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -154,7 +158,9 @@ def marks_and_sets():
         }
     }""")
     print(sent(7001, 2, u))
-    time.sleep(2.1)
+    end = time.monotonic() + 20
+    while "127.0.0.1" in set_of("short") and time.monotonic() < end:
+        time.sleep(0.05)
     print(sent(7001, 4, u))
     listed("ruleset")
     nft("flush ruleset")
