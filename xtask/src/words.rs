@@ -5,7 +5,7 @@ use crate::{layers, metadata};
 use std::path::{Path, PathBuf};
 
 /// How many of [`WORDS`] all checked texts may have together.
-const BOUND: usize = 85;
+const BOUND: usize = 60;
 
 /// Words for people. A file, a thread or a caller is named instead.
 const WORDS: [&str; 7] = ["who", "whom", "whose", "whoever", "nobody", "somebody", "someone"];

@@ -5,7 +5,7 @@ use crate::notice::What;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Changes of groups whose files have yet to notify their readers.
+/// Changes of groups that still have to notify the readers of their files.
 #[derive(Default)]
 #[must_use = "readers that wait for the changes are notified by `tell`, after all locks"]
 pub struct Changes {

@@ -146,7 +146,7 @@ impl<T: PiOwner> Entry<T> {
         w.task.wake();
     }
 
-    /// True when `task` owns this lock, or waits for one whose owner waits ... for it.
+    /// True when `task` owns this lock, or waits for a lock with an owner that waits ... for it.
     pub(crate) fn leads_to(self: &Arc<Self>, task: &Arc<T>) -> bool {
         let mut at = self.clone();
         for _ in 0..MAX_DEPTH {

@@ -260,7 +260,7 @@ impl Transfer for Datagrams {
             return Ok(told);
         }
         let got = self.take(buf, flags)?;
-        // SIOCGSTAMP tells of the last packet whose reader was not told.
+        // SIOCGSTAMP reports the last packet that was read without its time.
         if !self.common.wants.time() {
             self.stamp.note(got.datagram.at);
         }

@@ -250,7 +250,7 @@ impl<P: Process> PosixTimer<P> {
         let left = match s.deadline.checked_sub(now).filter(|left| *left > 0) {
             _ if s.deadline == 0 => 0,
             Some(left) => left,
-            // One that is not armed until its signal is delivered, or that tells nobody: the next expiry is computed.
+            // One that is not armed until its signal is delivered, or that has no signal: the next expiry is computed.
             None if s.handle.is_none() => match (now - s.deadline).checked_rem(s.interval) {
                 Some(since) => s.interval - since,
                 None => 0,

@@ -2,8 +2,8 @@
 //! (seccomp_unotify(2)).
 //!
 //! [`Seccomp`] is a thread's mode and filters. A [`Listener`] is the queue between the threads under a filter and its
-//! supervisor, whose descriptor [`open`] makes. This crate knows threads by their IDs alone; what a filter's verdict does to a
-//! call is decided in the crate `task`.
+//! supervisor. [`open`] makes the supervisor's descriptor. This crate knows threads by their IDs alone; what a filter's
+//! verdict does to a call is decided in the crate `task`.
 
 #![forbid(unsafe_code)]
 

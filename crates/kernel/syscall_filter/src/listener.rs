@@ -1,4 +1,5 @@
-//! The queue between threads whose filters say SECCOMP_RET_USER_NOTIF and their supervisor. See seccomp_unotify(2).
+//! The queue between threads with filters that return SECCOMP_RET_USER_NOTIF, and their supervisor. See
+//! seccomp_unotify(2).
 //!
 //! A thread that makes a supervised call leaves it in the [`Listener`] and sleeps; the supervisor receives it through its
 //! descriptor (`listener_file`), answers, and the thread goes on. The filter holds a token: the listener ends with the last

@@ -1,6 +1,6 @@
 //! What control groups mean for tasks: moving them, having them stand still, ending them. See cgroups(7).
 //!
-//! A move holds the process tree, and inside it the tree of groups: nobody is born or leaves meanwhile. Tasks are
+//! A move holds the process tree, and inside it the tree of groups, so no task begins or ends meanwhile. Tasks are
 //! woken and changes told after both.
 
 use crate::current::Current;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use vfs::Caller;
 use wait::{Events, Wake};
 
-/// Who asks for a move.
+/// The requester of a move.
 pub struct Mover<'a> {
-    /// Credentials of who opened the file.
+    /// Credentials of the opener of the file.
     pub creds: &'a Credentials,
     /// Root of the cgroup namespace in which it was opened.
     pub root: &'a Cgroup,
@@ -114,7 +114,7 @@ impl Kernel {
         group.kill()?;
         let sender = self.pids.find(cx.pid());
         let mut told = HashSet::new();
-        // A process may fork before its signal comes: on until there is nobody new.
+        // A process may fork before its signal comes: repeated until there is no new one.
         loop {
             let before = told.len();
             for task in self.tasks_below(group) {

@@ -359,7 +359,8 @@ impl Current {
         }
         {
             let mut s = task.group.signals.lock();
-            // As Linux does: the file system context is not shared any further while execve(2) relies on who shares it.
+            // As Linux does: the file system context is not shared any further while execve(2) relies on the set of its
+            // users.
             if !s.life.is_running() || a.has(FS) && task.group.cred_guard.in_exec() {
                 return Err(Errno::EAGAIN);
             }

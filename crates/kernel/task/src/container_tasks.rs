@@ -73,7 +73,7 @@ impl Kernel {
         while *alive > 0 && self.tasks_cv.wait_until(&mut alive, deadline) {}
     }
 
-    /// Ends what is left of a container whose first process has ended, and forgets its processes.
+    /// Ends the remaining tasks of a container after its first process has ended, and forgets its processes.
     pub fn end_container(&self, c: &Container) {
         c.close_cgroups();
         let deadline = Instant::now() + PATIENCE;

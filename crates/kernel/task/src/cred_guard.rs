@@ -1,6 +1,6 @@
 //! The lock under which execve(2) computes credentials and puts them into force (Linux's `cred_guard_mutex`).
 //!
-//! What a program may have depends on the thread's tracer and filters, and on who shares its root directory. execve(2)
+//! The rights of a program depend on the thread's tracer and filters, and on the users of its root directory. execve(2)
 //! looks at these first, and commits when the other threads have ended. In between no thread attaches with ptrace(2),
 //! which would look at the old credentials, no other thread sets filters for all, and none makes a process with
 //! CLONE_FS. Threads sleep for this lock. They hold no other lock while they do.

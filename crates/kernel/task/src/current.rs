@@ -285,7 +285,7 @@ impl Current {
         self.read_cstr(addr, PATH_MAX, Errno::ENAMETOOLONG)
     }
 
-    /// Reads a signal set argument whose size must be 8.
+    /// Reads a signal set argument, which must have the size 8.
     pub fn read_sigset(&self, addr: u64, size: u64) -> Result<SigSet> {
         if size != 8 {
             return Err(Errno::EINVAL);

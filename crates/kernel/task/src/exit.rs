@@ -236,8 +236,9 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     }
 }
 
-/// The init of a nested PID namespace ends: first all others in it do, and nobody is left there when its parent hears of it. Like
-/// Linux, it waits for zombies whose parents are outside of the namespace; not beyond the end of the container.
+/// The init of a nested PID namespace ends. First all other processes in it end, so the namespace is empty when the
+/// parent of init is notified. Like Linux, it waits for zombies with parents outside of the namespace; not beyond the
+/// end of the container.
 fn empty_namespace(kernel: &Arc<Kernel>, init: &Arc<ThreadGroup>) {
     let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
     init.close_namespace();
@@ -273,8 +274,8 @@ fn become_zombie(t: &mut Tree, group: &Arc<ThreadGroup>, uid: u32, notices: &mut
     let (_, children) = t.hand_children_on(tgid);
     let Some(n) = t.node(tgid) else { return };
     let (pgid, sid) = (n.pgid(), n.sid());
-    // Who leaves can orphan its own group, if it was the link to its parent's, and the groups of
-    // its children, if it was their link.
+    // A process that leaves can orphan its own group, if it was the link to its parent's, and the groups of its
+    // children, if it was their link.
     let mut pgids = Vec::new();
     if t.node(n.parent()).is_some_and(|p| p.pgid() != pgid && p.sid() == sid) {
         pgids.push(pgid);

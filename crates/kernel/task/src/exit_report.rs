@@ -14,7 +14,7 @@ use wait::Events;
 #[derive(Default)]
 pub(crate) struct Notices {
     pub(crate) signals: Vec<(Arc<ThreadGroup>, SigInfo)>,
-    /// Processes whose wait(2) looks again.
+    /// Processes that are to repeat the check of their wait(2).
     pub(crate) wake: Vec<Arc<ThreadGroup>>,
     /// Control groups that it has left.
     pub(crate) cgroups: Changes,
@@ -32,8 +32,8 @@ impl Notices {
     }
 }
 
-/// Queues SIGCHLD (or the clone's own signal) for the parent of a zombie; one whose parent
-/// ignores SIGCHLD or has SA_NOCLDWAIT goes at once.
+/// Queues SIGCHLD (or the clone's own signal) for the parent of a zombie. A zombie is reaped at once when its parent
+/// ignores SIGCHLD or has SA_NOCLDWAIT.
 pub(crate) fn report_exit(t: &mut Tree, tgid: i32, notices: &mut Notices) {
     let Some(n) = t.node(tgid) else { return };
     let Some(z) = n.zombie() else { return };

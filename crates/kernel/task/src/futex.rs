@@ -42,7 +42,7 @@ fn release_robust(c: &mut Current) {
     if pending & !1 != 0 {
         release_one(c, (pending & !1).wrapping_add(offset), pending & 1 != 0, true);
     }
-    // Whoever learns of this thread's end must find the locks released.
+    // A process that learns of this thread's end must find the locks released.
     let _ = c.ctx.flush();
 }
 

@@ -101,7 +101,7 @@ pub struct Kernel {
     load: Mutex<(Ktime, [f64; 3])>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Mutex<BTreeMap<&'static str, String>>,
-    /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
+    /// Resource usage has been requested: from now on the ends of processes are measured, which costs a hand-off.
     pub usage_wanted: AtomicBool,
     /// Queued signals and timers of each user.
     pub queued: Arc<signal::Queues>,
@@ -338,7 +338,7 @@ impl Kernel {
         room
     }
 
-    /// Whether no thread more may start. Processes that nobody has waited for count as well.
+    /// Whether no thread more may start. Processes that have not been waited for count as well.
     pub(crate) fn is_full(&self) -> bool {
         let unreaped = self.tree.lock().unreaped();
         (*self.tasks_alive.lock() + unreaped) as u64 >= self.most_tasks.load(Ordering::Relaxed)

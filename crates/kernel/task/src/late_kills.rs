@@ -27,8 +27,8 @@ impl LateKills {
     }
 }
 
-/// Address spaces whose processes are to be gone by then. One timer for all of them, which runs now and then: processes end
-/// often, and hardly ever too late.
+/// Address spaces with processes that are to be gone by then. One timer for all of them, which runs now and then:
+/// processes end often, and hardly ever too late.
 #[derive(Default)]
 struct List {
     /// In the order of their moments.

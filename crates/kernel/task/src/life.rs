@@ -31,7 +31,7 @@ pub enum Life {
     Leaving(i32),
     /// Its last thread has left.
     Dead(Zombie),
-    /// It has been waited for, or nobody will. It had this wait status.
+    /// It has been waited for, or will not be. It had this wait status.
     Reaped(i32),
 }
 

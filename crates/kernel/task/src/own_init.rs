@@ -1,10 +1,11 @@
 //! An init of the kernel's own in front of a container's first program, as a shell would be: process 1 of the PID namespace.
 //!
-//! It runs no program. Its thread makes the program's process as a child that has everything that was set up for the first
-//! process: memory, descriptors, credentials, working directory. Then it passes on to it every signal that it gets itself, reaps
-//! what others leave to it, and ends with the program's wait status, which ends the container. The program is not the init of its
-//! namespace, so its signals have their usual effect on it, and leads a process group, which is the terminal's foreground group,
-//! but no session. Nobody would continue it after a stop from the keyboard, so init does.
+//! It runs no program. Its thread makes the program's process as a child that has everything that was set up for the
+//! first process: memory, descriptors, credentials, working directory. Then it passes on to it every signal that it
+//! gets itself, reaps what others leave to it, and ends with the program's wait status, which ends the container. The
+//! program is not the init of its namespace, so its signals have their usual effect on it, and leads a process group,
+//! which is the terminal's foreground group, but no session. After a stop from the keyboard no other process would
+//! continue it, so init does.
 
 use crate::container_tasks::park_while_frozen;
 use crate::current::Current;

@@ -46,7 +46,7 @@ impl PidFd {
         Some(task.upgrade().filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
     }
 
-    /// Its parent has waited for it, or nobody had to.
+    /// Its parent has waited for it, or did not have to.
     pub(crate) fn is_reaped(&self) -> bool {
         self.state() == State::Reaped
     }

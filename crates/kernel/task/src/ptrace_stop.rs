@@ -203,7 +203,7 @@ impl Current {
         g.child_wait.notify(Events::IN);
     }
 
-    /// Linux's `ptrace_notify`: a stop with a SIGTRAP that nobody sent.
+    /// Linux's `ptrace_notify`: a stop with a SIGTRAP without a sender.
     pub(crate) fn ptrace_notify(&mut self, code: i32, why: i32, signo: Signal, message: u64) -> i32 {
         let info = SigInfo::user(signo, code, self.task.own_tid(), self.creds().uid);
         self.ptrace_stop(Report { code, why, message, info: Some(info) }).signal
@@ -245,7 +245,7 @@ impl Current {
             return;
         }
         let tracer = self.task.trace.tracer().and_then(|tid| self.kernel().task(tid));
-        // A tracer that ends itself resumes nobody: two that trace each other would wait for ever.
+        // A tracer that ends itself resumes no thread: two that trace each other would wait for ever.
         if tracer.is_none_or(|t| t.group.signals.lock().life.ends(t.tid())) {
             return;
         }
@@ -303,7 +303,7 @@ impl Current {
         true
     }
 
-    /// Stop for SECCOMP_RET_TRACE. `None`: nobody traces it, or the call is not to be made; else its number.
+    /// Stop for SECCOMP_RET_TRACE. `None`: it has no tracer, or the call is not to be made; else its number.
     pub(crate) fn ptrace_seccomp(&mut self, data: u32) -> Option<u64> {
         if !self.task.trace.wants(event::SECCOMP) {
             return None;

@@ -49,7 +49,7 @@ impl Task {
     }
 
     /// Has the thread, which is stopped, run `f` itself, and waits. ESRCH when it is not stopped or ends meanwhile, or
-    /// `given_up` says that nobody wants to know any more.
+    /// `given_up` says that the result is not needed any more.
     pub fn run_stopped<T: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Current) -> T + Send + 'static,
@@ -58,7 +58,7 @@ impl Task {
         let (tx, rx) = sync_channel(1);
         self.with_stopped(|s| {
             s.jobs.push(Box::new(move |c: &mut Current| {
-                // Nobody waits any more when the tracer was killed.
+                // The receiver is gone when the tracer was killed.
                 let _ = tx.send(f(c));
             }));
         })?;

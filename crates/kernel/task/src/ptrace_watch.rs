@@ -46,8 +46,8 @@ impl Current {
         }
     }
 
-    /// A fault of a thread whose trap flag the kernel has set. True when that is dealt with: the step was for the debug
-    /// registers, whether they have met something or not.
+    /// A fault of a thread that has its trap flag set by the kernel. True when that is dealt with: the step was for the
+    /// debug registers, whether they have met something or not.
     pub(crate) fn stepped_for_watch(&mut self, signo: i32, code: i32) -> bool {
         if signo != libc::SIGTRAP || code != TRAP_TRACE || !self.task.trace.has(tracee::WATCHED) {
             return false;

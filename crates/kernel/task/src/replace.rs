@@ -126,7 +126,7 @@ impl Current {
             self.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
         }
         self.task.set_interrupter(Some(l.ctx.interrupter()));
-        // Where who shared the memory cannot write.
+        // In memory that earlier users of the address space cannot write.
         self.task.set_word(Word::RobustList, 0);
         self.task.set_word(Word::ClearChildTid, 0);
         let own_time = self.exact_user_time();

@@ -146,7 +146,7 @@ fn run(mut c: Current) {
             }
             Exit::FutexDone => c.futex_passed(false),
             Exit::ActionFailed { errno, .. } => {
-                // A transfer, a copy, or a change of mappings that nobody else could have seen.
+                // A transfer, a copy, or a change of mappings that no other thread could have seen.
                 if !c.take_back_transfer() {
                     c.ctx.set_rax(c.mm.refused(errno));
                 }

@@ -222,7 +222,7 @@ pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
     for t in &s.threads {
         t.kill();
     }
-    // A guest that blocks the interrupt in its own stub would never notice: its memory goes then, when all who share it end.
+    // A guest that blocks the interrupt in its own stub would never notice: its memory goes when all its users end.
     if let Some(mm) = s.threads.first().map(|t| t.mm()) {
         begin_end(group, &mm);
     }

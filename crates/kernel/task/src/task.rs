@@ -65,7 +65,7 @@ pub struct Task {
     killed: AtomicBool,
     /// A signal that ends the process is pending.
     doomed: AtomicBool,
-    /// While it is being made for somebody outside: until when that may take.
+    /// The end of the time that its making may take, while it is being made for a caller outside.
     deadline: Mutex<Option<Ktime>>,
     /// Once it waited for others on its way out: until when.
     end_deadline: OnceLock<Ktime>,
@@ -290,7 +290,8 @@ impl Task {
     pub(crate) fn set_nsproxy(&self, new: Arc<NsProxy>) {
         self.nsproxy.store(new);
     }
-    /// Whoever makes the process for somebody outside waits until then for programs that serve others; `None` when it runs.
+    /// The making of a process for a caller outside waits until then for programs that serve others; `None` when it
+    /// runs.
     pub fn set_deadline(&self, at: Option<Ktime>) {
         *self.deadline.lock() = at;
     }
@@ -298,8 +299,8 @@ impl Task {
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline.lock().map(|at| self.kernel().clock().instant(at))
     }
-    /// See [`vfs::Caller::end_deadline`]: one second from the first wait of its end, and no wait once its container is over,
-    /// whose programs all end.
+    /// See [`vfs::Caller::end_deadline`]: one second from the first wait of its end, and no wait once its container is
+    /// over and all programs of it end.
     pub fn end_deadline(&self) -> Instant {
         if self.group.container.is_over() {
             return Instant::now();
@@ -320,7 +321,7 @@ impl Task {
     pub fn ids_mapped(&self) {
         self.tell_creds();
     }
-    /// Replaces the credentials (commit_creds). When the thread acts as somebody else or gains capabilities, its memory
+    /// Replaces the credentials (commit_creds). When the thread acts as another user or gains capabilities, its memory
     /// is not dumpable any more, and the end of its parent sends it no signal.
     pub fn set_creds(&self, mut c: Credentials) {
         let old = self.creds();
@@ -459,7 +460,7 @@ impl Task {
         self.kick_fatal();
     }
 
-    /// The thread ends by itself: nobody could end a wait of its any more.
+    /// The thread ends by itself: nothing could end a wait of it any more.
     pub(crate) fn note_end(&self) {
         self.killed.store(true, Ordering::SeqCst);
     }

@@ -67,7 +67,7 @@ impl Signals {
         self.threads.push(task);
     }
 
-    /// Removes a thread. The one that leaves nobody behind is the last, and this is where it is decided.
+    /// Removes a thread. The last thread is the one that leaves no other behind. The decision is made here.
     pub(crate) fn remove(&mut self, task: &Task, own_status: i32) -> Departure {
         self.threads.retain(|t| !std::ptr::eq(&**t, task));
         if self.stop.is_on() && self.is_parked(task) {
@@ -231,7 +231,7 @@ impl ThreadGroup {
         self.pid.is_child_reaper()
     }
 
-    /// Init of a PID namespace ends, or never starts: nobody is born there any more.
+    /// Init of a PID namespace ends, or never starts: no process is made there any more.
     pub(crate) fn close_namespace(&self) {
         if self.is_init() {
             self.pids.close();

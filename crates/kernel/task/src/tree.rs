@@ -68,7 +68,7 @@ pub struct Tree {
     tasks: HashMap<i32, Arc<Task>>,
     /// Controlling terminal per session.
     terminals: HashMap<i32, Arc<tty::Pty>>,
-    /// Nodes whose thread group leader has left.
+    /// Nodes with a thread group leader that has left.
     unreaped: usize,
     /// The traced threads.
     pub(crate) tracees: Tracees<ThreadGroup, Task>,
@@ -338,7 +338,7 @@ impl Tree {
         drop(old);
     }
 
-    /// Thread group leaders that have left and whose process has not been waited for. Like Linux, every limit on tasks
+    /// Thread group leaders that have left a process that has not been waited for. Like Linux, every limit on tasks
     /// counts them beside the live threads.
     pub fn unreaped(&self) -> usize {
         self.unreaped
@@ -366,7 +366,7 @@ impl Tree {
         self.unreaped -= usize::from(n.leader.is_some());
         let mut s = n.group.signals.lock();
         s.life = Life::Reaped(s.life.status().unwrap_or(0));
-        // What was queued counts for its user no longer, whoever else still holds the group.
+        // Queued signals count for their user no longer, even if the group is still referred to.
         s.shared.remove(SigSet::ALL);
         drop(s);
         Some(n)

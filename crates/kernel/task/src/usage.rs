@@ -21,8 +21,8 @@ fn kill_later(group: &ThreadGroup, mm: &mm::Mm) {
     group.kernel.late_kills.add(&mm.space, &group.kernel.vfs.resources.timers);
 }
 
-/// The last thread of a group leaves an address space: its user time is kept, and returned. When nobody is left, or only
-/// groups that end, the host's process is to end soon, whatever its threads make of what they are told. `ending` says
+/// The last thread of a group leaves an address space: its user time is kept, and returned. When no group is left, or
+/// only groups that end, the host's process is to end soon, even if its threads ignore the sentry. `ending` says
 /// whether [`begin_end`] was called for this group and memory.
 pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm, ending: bool) -> u64 {
     let ns = group.user_time_in(mm);
@@ -54,7 +54,7 @@ impl Current {
             // The host counts in batches and may say 0 of a small process; a page is there in any case.
             let mut u = self.task.group.usage.lock();
             u.maxrss = u.maxrss.max(host.maxrss).max(abi::PAGE_SIZE / 1024);
-            // A process that began in the memory of another one has a part in what is counted there that nobody knows.
+            // A process that began in the memory of another one has an unknown part in the counts of that memory.
             if self.task.group.not_ours.load(Ordering::Relaxed) == 0 {
                 u.image = host.counts;
             }
@@ -68,7 +68,7 @@ impl Current {
         counts
     }
 
-    /// As [`Current::measure_usage`], when its memory is about to go and somebody may ask.
+    /// As [`Current::measure_usage`], when its memory is about to go and the usage may be requested.
     pub(crate) fn measure_end(&mut self) {
         if self.kernel().usage_wanted.load(Ordering::Relaxed) {
             self.measure_usage();

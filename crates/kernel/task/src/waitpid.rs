@@ -69,7 +69,7 @@ impl Current {
     }
 }
 
-/// What a look took out of the tables, and whom to tell of it, after the lock.
+/// The entries that a check took out of the tables, and the processes to notify after the lock.
 #[derive(Default)]
 struct Gone {
     node: Option<Node>,
@@ -111,7 +111,7 @@ fn look(
             continue;
         }
         let zombie = n.zombie();
-        // A zombie has nothing more to tell to those who do not wait for ends.
+        // A zombie has nothing more to report to callers that do not wait for ends.
         any |= zombie.is_none() || options & libc::WEXITED != 0;
         let keep = options & libc::WNOWAIT != 0;
         if let Some(z) = zombie {
@@ -197,7 +197,8 @@ fn tracee(
             }
             return Ok(Some(change));
         }
-        // The process of a first thread: its parent, if that is somebody else, is told when the tracer has waited for it.
+        // The process of a first thread: its parent, if that is another process, is notified when the tracer has waited
+        // for it.
         let Some(n) = t.node(tid).filter(|n| n.parent() != waiter.tgid) else { continue };
         let Some(z) = n.zombie() else { continue };
         let (code, si_status) = exit_code_of(z.status);

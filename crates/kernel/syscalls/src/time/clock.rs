@@ -107,7 +107,7 @@ pub fn adjtimex(c: &mut Current, tx: Ptr) -> SysResult {
     if modes != 0 && modes != OFFSET_SS_READ {
         return Err(Errno::EPERM.into());
     }
-    // A clock nobody steers: TIME_ERROR, everything zero but the tick.
+    // A clock without synchronisation: TIME_ERROR, everything zero but the tick.
     let mut b = [0u8; 208];
     b[4 * 8 + 8..4 * 8 + 12].copy_from_slice(&0x40u32.to_le_bytes());
     let now = clock_ns(c, libc::CLOCK_REALTIME)?;
