@@ -43,7 +43,7 @@ const SB_WORDS: &[(&str, SbFlags, bool)] = &[
     ("rw", SbFlags::RDONLY, false),
 ];
 
-fn account(cx: &dyn PathCaller) -> Arc<Account> {
+fn account(cx: &(impl PathCaller + ?Sized)) -> Arc<Account> {
     cx.quotas().account(cx.creds().uid)
 }
 
@@ -77,8 +77,8 @@ struct State {
 }
 
 /// Parameters on their way to an instance.
-pub struct FsConfig {
-    kind: FsType,
+pub struct FsConfig<C: ?Sized = dyn PathCaller> {
+    kind: FsType<C>,
     /// Where a new instance would belong if it were made by the task that asked for the descriptor.
     owner: Option<Arc<UserNamespace>>,
     /// The mount with the instance that is to be changed.
@@ -88,16 +88,16 @@ pub struct FsConfig {
     state: Mutex<State>,
 }
 
-impl FsConfig {
+impl<C: PathCaller + ?Sized + 'static> FsConfig<C> {
     /// For a new instance.
-    pub fn new(cx: &dyn PathCaller, kind: FsType) -> FsConfig {
+    pub fn new(cx: &C, kind: FsType<C>) -> FsConfig<C> {
         let owner = Some(kind.owner(cx));
         let state = Mutex::new(State::new(Phase::CreateParameters));
         FsConfig { kind, owner, target: None, user: account(cx), state }
     }
 
     /// For the instance that is mounted at `target`.
-    pub fn reconfiguring(cx: &dyn PathCaller, kind: FsType, target: Path) -> FsConfig {
+    pub fn reconfiguring(cx: &C, kind: FsType<C>, target: Path) -> FsConfig<C> {
         let mut state = State::new(Phase::ReconfigureParameters);
         state.sb = Some(target.mount.sb.clone());
         FsConfig { kind, owner: None, target: Some(target), user: account(cx), state: Mutex::new(state) }
@@ -179,7 +179,7 @@ impl FsConfig {
 
     /// Makes the instance (FSCONFIG_CMD_CREATE). EBUSY when there is one, EPERM for a caller that could not have asked
     /// for the descriptor.
-    pub fn create(&self, cx: &dyn PathCaller) -> Result<Arc<SuperBlock>> {
+    pub fn create(&self, cx: &C) -> Result<Arc<SuperBlock>> {
         let request = {
             let mut s = self.state.lock();
             s.settle();
@@ -215,7 +215,7 @@ impl FsConfig {
 
     /// Changes the instance (FSCONFIG_CMD_RECONFIGURE). EBUSY in another phase, and when it would become read-only
     /// while a file is open for writing; EPERM for a caller that may not change it.
-    pub fn reconfigure(&self, cx: &dyn PathCaller) -> Result<()> {
+    pub fn reconfigure(&self, cx: &C) -> Result<()> {
         let (sb, request, flags, mask) = {
             let mut s = self.state.lock();
             s.settle();
@@ -313,7 +313,7 @@ impl State {
     }
 }
 
-impl FileOps for FsConfig {
+impl<C: PathCaller + ?Sized + 'static> FileOps for FsConfig<C> {
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -335,10 +335,15 @@ impl FileOps for FsConfig {
     }
 }
 
-impl StreamOps for FsConfig {}
+impl<C: PathCaller + ?Sized + 'static> StreamOps for FsConfig<C> {}
 
 /// An instance of a type with these options; ENODEV for an unknown type.
-pub fn create(types: &FsTypes, cx: &dyn PathCaller, name: &str, options: &[u8]) -> Result<Arc<SuperBlock>> {
+pub fn create<C: PathCaller + ?Sized + 'static>(
+    types: &FsTypes<C>,
+    cx: &C,
+    name: &str,
+    options: &[u8],
+) -> Result<Arc<SuperBlock>> {
     let config = FsConfig::new(cx, types.find(name.as_bytes())?);
     config.set_all(options)?;
     config.create(cx)
@@ -357,7 +362,7 @@ mod tests {
     }
 
     fn config(cx: &TestPathCaller) -> FsConfig {
-        let types = FsTypes::default();
+        let types: FsTypes = FsTypes::default();
         types.register("any", true, |_, _| Ok(SuperBlock::new(Arc::new(InternalFs::Anon))));
         FsConfig::new(cx, types.find(b"any").unwrap())
     }

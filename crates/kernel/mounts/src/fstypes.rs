@@ -31,36 +31,41 @@ impl Request {
 }
 
 /// Gives the user namespace that an instance belongs to which the caller makes.
-type Owner = Arc<dyn Fn(&dyn PathCaller) -> Arc<UserNamespace> + Send + Sync>;
-type Maker = Arc<dyn Fn(&dyn PathCaller, &Request) -> Result<Arc<SuperBlock>> + Send + Sync>;
+type Owner<C> = Arc<dyn Fn(&C) -> Arc<UserNamespace> + Send + Sync>;
+type Maker<C> = Arc<dyn Fn(&C, &Request) -> Result<Arc<SuperBlock>> + Send + Sync>;
 
-/// A file system type.
-#[derive(Clone)]
-pub struct FsType {
+/// A file system type. Its makers see the caller as `C`, which the layer that registers them knows.
+pub struct FsType<C: ?Sized = dyn PathCaller> {
     /// As in /proc/filesystems.
     pub name: &'static str,
     /// Needs no device.
     pub nodev: bool,
     /// The parameters that it knows; `None` where only its maker can tell.
     pub known: Option<&'static [Known]>,
-    make: Maker,
+    make: Maker<C>,
     /// Which user namespace an instance belongs to; `None` for a type that only the initial one mounts.
-    owner: Option<Owner>,
+    owner: Option<Owner<C>>,
 }
 
-impl FsType {
+impl<C: ?Sized> Clone for FsType<C> {
+    fn clone(&self) -> FsType<C> {
+        FsType { make: self.make.clone(), owner: self.owner.clone(), ..*self }
+    }
+}
+
+impl<C: PathCaller + ?Sized> FsType<C> {
     /// mount(2) takes names such as `fuse.sshfs` for it (FS_HAS_SUBTYPE).
     fn has_subtype(&self) -> bool {
         self.known.is_some_and(|known| known.iter().any(|(name, _)| *name == "subtype"))
     }
 
     /// The user namespace that an instance belongs to which the caller makes.
-    pub fn owner(&self, cx: &dyn PathCaller) -> Arc<UserNamespace> {
+    pub fn owner(&self, cx: &C) -> Arc<UserNamespace> {
         self.owner.as_ref().map_or_else(|| cx.resources().user_ns.clone(), |owner| owner(cx))
     }
 
     /// An instance. EPERM without CAP_SYS_ADMIN in the user namespace that it is to belong to.
-    pub fn create(&self, cx: &dyn PathCaller, request: &Request) -> Result<Arc<SuperBlock>> {
+    pub fn create(&self, cx: &C, request: &Request) -> Result<Arc<SuperBlock>> {
         let owner = self.owner(cx);
         if !cx.creds().ns_capable(&owner, Cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
@@ -72,17 +77,22 @@ impl FsType {
 }
 
 /// The file system types of a kernel.
-#[derive(Default)]
-pub struct FsTypes(RwLock<Vec<FsType>>);
+pub struct FsTypes<C: ?Sized = dyn PathCaller>(RwLock<Vec<FsType<C>>>);
 
-impl FsTypes {
+impl<C: ?Sized> Default for FsTypes<C> {
+    fn default() -> FsTypes<C> {
+        FsTypes(RwLock::new(Vec::new()))
+    }
+}
+
+impl<C: PathCaller + ?Sized> FsTypes<C> {
     /// Registers a type (again: replaces it). `make` gets the mounter and the options of mount(2), and gives the
     /// instance; `nodev` is for /proc/filesystems.
     pub fn register(
         &self,
         name: &'static str,
         nodev: bool,
-        make: impl Fn(&dyn PathCaller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+        make: impl Fn(&C, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
     ) {
         self.add(FsType {
             name,
@@ -98,7 +108,7 @@ impl FsTypes {
         &self,
         name: &'static str,
         known: &'static [Known],
-        make: impl Fn(&dyn PathCaller, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+        make: impl Fn(&C, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
     ) {
         self.add(FsType { name, nodev: true, known: Some(known), owner: None, make: Arc::new(make) });
     }
@@ -108,7 +118,7 @@ impl FsTypes {
         &self,
         name: &'static str,
         known: &'static [Known],
-        make: impl Fn(&dyn PathCaller, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+        make: impl Fn(&C, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
     ) {
         self.add(FsType { name, nodev: false, known: Some(known), owner: None, make: Arc::new(make) });
     }
@@ -117,26 +127,26 @@ impl FsTypes {
     pub fn open_to_user_namespaces(
         &self,
         name: &str,
-        owner: impl Fn(&dyn PathCaller) -> Arc<UserNamespace> + Send + Sync + 'static,
+        owner: impl Fn(&C) -> Arc<UserNamespace> + Send + Sync + 'static,
     ) {
         if let Some(t) = self.0.write().iter_mut().find(|t| t.name == name) {
             t.owner = Some(Arc::new(owner));
         }
     }
 
-    fn add(&self, new: FsType) {
+    fn add(&self, new: FsType<C>) {
         let mut t = self.0.write();
         t.retain(|x| x.name != new.name);
         t.push(new);
     }
 
     /// The type of this name; ENODEV.
-    pub fn find(&self, name: &[u8]) -> Result<FsType> {
+    pub fn find(&self, name: &[u8]) -> Result<FsType<C>> {
         Ok(self.find_with_subtype(name)?.0)
     }
 
     /// The same, and what follows a dot in the name of a type that has subtypes.
-    pub fn find_with_subtype<'a>(&self, name: &'a [u8]) -> Result<(FsType, Option<&'a [u8]>)> {
+    pub fn find_with_subtype<'a>(&self, name: &'a [u8]) -> Result<(FsType<C>, Option<&'a [u8]>)> {
         let all = self.0.read();
         if let Some(found) = all.iter().find(|x| x.name.as_bytes() == name) {
             return Ok((found.clone(), None));

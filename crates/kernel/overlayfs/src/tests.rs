@@ -4,8 +4,9 @@ use crate::config::KNOWN;
 use abi::{Errno, Result};
 use caller::Limits;
 use caller::quota::Kind;
+use mounts::fstypes::Request;
 use mounts::testing::TestPathCaller;
-use mounts::{FsContext, FsTypes, MountNs, View};
+use mounts::{FsContext, FsTypes, MountNs, PathCaller, View};
 use namei::{OpenHow, Start};
 use std::sync::Arc;
 use tmpfs::{MemFiles, Options, TmpFs};
@@ -18,6 +19,10 @@ struct Setup {
     fs: Arc<FsContext>,
 }
 
+fn make(cx: &(dyn PathCaller + 'static), request: &Request) -> Result<Arc<SuperBlock>> {
+    crate::mount(cx, request)
+}
+
 impl Setup {
     /// `/l`, `/u`, `/w` and `/m` of a tmpfs.
     fn new() -> Setup {
@@ -25,7 +30,7 @@ impl Setup {
         let fs: Arc<dyn FileSystem> = TmpFs::new(&MemFiles::new(None), Options::default());
         let fs = FsContext::new(MountNs::new(&caller.vfs, Mount::of(fs, MountFlags::empty(), b"root")));
         let (cx, types) = (TestPathCaller { caller, fs: Some(fs.clone()) }, FsTypes::default());
-        types.register_with("overlay", KNOWN, crate::mount);
+        types.register_with("overlay", KNOWN, make);
         let setup = Setup { cx, types, fs };
         for dir in ["l", "u", "w", "m"] {
             setup.mkdir(dir);

@@ -148,7 +148,7 @@ fn file_system_types(kernel: &Arc<Kernel>) {
     let k = weak();
     types.register_with("cgroup2", CGROUP2, move |cx, _| {
         let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
-        let ns = k.task(cx.tid()).map_or_else(|| k.first.namespaces.clone(), |task| task.nsproxy());
+        let ns = cx.namespaces().unwrap_or_else(|| k.first.namespaces.clone());
         Ok(SuperBlock::new(cgroupfs::tree(&k, &ns.cgroup)))
     });
     let memory = kernel.memory.clone();
@@ -166,10 +166,10 @@ fn file_system_types(kernel: &Arc<Kernel>) {
     types.register_with("mqueue", &[], move |cx, _| {
         // The caller's, or while a container is made the first one's.
         let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
-        let ns = k.task(cx.tid()).map_or_else(|| k.first.namespaces.clone(), |task| task.nsproxy());
+        let ns = cx.namespaces().unwrap_or_else(|| k.first.namespaces.clone());
         Ok(SuperBlock::new(ns.ipc.mqueue.clone()))
     });
-    types.register_with("overlay", overlayfs::KNOWN, overlayfs::mount);
+    types.register_with("overlay", overlayfs::KNOWN, |cx, r| overlayfs::mount(cx, r));
     let memory = kernel.memory.clone();
     types.register_with("fuse", fuse::KNOWN, move |cx, r| fuse::mount(cx, r, &memory));
     let memory = kernel.memory.clone();
@@ -192,10 +192,9 @@ fn user_namespaces(kernel: &Arc<Kernel>) {
         None => cx.creds().user_ns.clone(),
     });
     let of_set = |name: &str, owner: fn(&nsproxy::NsProxy) -> &Arc<UserNamespace>| {
-        let k = Arc::downgrade(kernel);
-        types.open_to_user_namespaces(name, move |cx| {
-            let task = k.upgrade().and_then(|k| k.task(cx.tid()));
-            task.map_or_else(|| cx.creds().user_ns.clone(), |task| owner(&task.nsproxy()).clone())
+        types.open_to_user_namespaces(name, move |cx| match cx.namespaces() {
+            Some(namespaces) => owner(&namespaces).clone(),
+            None => cx.creds().user_ns.clone(),
         });
     };
     of_set("sysfs", |set| set.net.user_ns());

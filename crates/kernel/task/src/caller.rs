@@ -2,6 +2,7 @@
 //! where they outlive the borrow of it.
 
 use crate::current::Current;
+use crate::namespace_caller::NamespaceCaller;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
@@ -18,6 +19,7 @@ use caller::UserMemory;
 use files::FdTable;
 use mounts::FsContext;
 use mounts::PathCaller;
+use nsproxy::NsProxy;
 use pid::{Pid, PidNamespace};
 use platform::Context;
 use rights::Creds;
@@ -37,6 +39,18 @@ impl Current {
     pub fn with_context<T>(&mut self, f: impl FnOnce(&dyn Caller, &mut dyn Context) -> T) -> T {
         let caller = self.caller();
         f(&caller, self.ctx.as_mut())
+    }
+}
+
+impl NamespaceCaller for TaskCaller {
+    fn namespaces(&self) -> Option<Arc<NsProxy>> {
+        Some(self.0.nsproxy())
+    }
+}
+
+impl NamespaceCaller for Current {
+    fn namespaces(&self) -> Option<Arc<NsProxy>> {
+        Some(self.task.nsproxy())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::bandwidth_timer::BandwidthTimer;
 use crate::current::Current;
 use crate::late_kills::LateKills;
+use crate::namespace_caller::NamespaceCaller;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Tree;
@@ -132,7 +133,7 @@ pub struct Kernel {
     /// What the file layer shares.
     pub vfs: Arc<vfs::Vfs>,
     /// File system types of mount(2).
-    pub fs_types: FsTypes,
+    pub fs_types: FsTypes<dyn NamespaceCaller>,
     /// What the seccomp(2) filters of its threads take.
     pub(crate) filters: Arc<seccomp::Filters>,
     /// Supervisors of these filters.

@@ -9,7 +9,7 @@ use abi::{Errno, Result};
 use mounts::fs_config::FsConfig;
 use mounts::fs_parameters::Value;
 use std::sync::Arc;
-use task::{Current, SysResult};
+use task::{Current, NamespaceCaller, SysResult};
 use vfs::FileLayer;
 use vfs::OpenFile;
 
@@ -35,7 +35,7 @@ const STRING_MAX: usize = 256;
 /// Longest binary value of fsconfig(2).
 const BINARY_MAX: i32 = 1 << 20;
 
-fn install_config(c: &Current, config: FsConfig, cloexec: bool) -> SysResult {
+fn install_config(c: &Current, config: FsConfig<dyn NamespaceCaller>, cloexec: bool) -> SysResult {
     let inode = Some(c.vfs().anonymous_inode());
     install(c, OpenFile::new(None, inode, Arc::new(config), libc::O_RDWR), cloexec)
 }
@@ -47,7 +47,7 @@ pub fn fsopen(c: &mut Current, name: Ptr, flags: u32) -> SysResult {
     }
     let name = c.read_cstr(name.0, 4096, Errno::EINVAL)?;
     let kind = c.kernel().fs_types.find(&name)?;
-    install_config(c, FsConfig::new(c, kind), flags & FSOPEN_CLOEXEC != 0)
+    install_config(c, FsConfig::<dyn NamespaceCaller>::new(c, kind), flags & FSOPEN_CLOEXEC != 0)
 }
 
 pub fn fspick(c: &mut Current, dir: DirFd, path: PathPtr, flags: u32) -> SysResult {
@@ -69,7 +69,11 @@ pub fn fspick(c: &mut Current, dir: DirFd, path: PathPtr, flags: u32) -> SysResu
     }
     // The root of a container is of a type that mount(2) may not know; its parameters are its own.
     let kind = c.kernel().fs_types.find(place.mount.fs().kind().as_bytes()).map_err(|_| Errno::EOPNOTSUPP)?;
-    install_config(c, FsConfig::reconfiguring(c, kind, place), flags & FSPICK_CLOEXEC != 0)
+    install_config(
+        c,
+        FsConfig::<dyn NamespaceCaller>::reconfiguring(c, kind, place),
+        flags & FSPICK_CLOEXEC != 0,
+    )
 }
 
 /// Whether the arguments are such as the command takes.
@@ -117,7 +121,7 @@ pub fn fsconfig(c: &mut Current, fd: Fd, command: u32, key: Ptr, value: Ptr, aux
     }
     judge(command, key, value, aux)?;
     let file = at::real_file(c, fd)?;
-    let config = file.ops.as_any().downcast_ref::<FsConfig>().ok_or(Errno::EINVAL)?;
+    let config = file.ops.as_any().downcast_ref::<FsConfig<dyn NamespaceCaller>>().ok_or(Errno::EINVAL)?;
     match command {
         FSCONFIG_CMD_CREATE | FSCONFIG_CMD_CREATE_EXCL => drop(config.create(c)?),
         FSCONFIG_CMD_RECONFIGURE => config.reconfigure(c)?,
@@ -136,7 +140,7 @@ pub fn fsmount(c: &mut Current, fd: Fd, flags: u32, attributes: u32) -> SysResul
     }
     let mount_flags = new_flags(attributes.into())?;
     let file = at::real_file(c, fd)?;
-    let config = file.ops.as_any().downcast_ref::<FsConfig>().ok_or(Errno::EINVAL)?;
+    let config = file.ops.as_any().downcast_ref::<FsConfig<dyn NamespaceCaller>>().ok_or(Errno::EINVAL)?;
     let ns = c.fs().view().ns.clone();
     let mount = config.mount(&ns, mount_flags)?;
     let tree = mounts::detached::open_new(c, &ns, mount)?;

@@ -11,7 +11,7 @@ use namei::Lookup;
 use namei::walk::lookup;
 use rights::Cap;
 use std::sync::Arc;
-use task::{Current, SysResult};
+use task::{Current, NamespaceCaller, SysResult};
 use vfs::mount::Propagation;
 use vfs::{MountFlags, Path, SbFlags};
 
@@ -107,7 +107,7 @@ fn new_mount(
 ) -> Result<()> {
     let kind = kind.ok_or(Errno::EINVAL)?;
     let (kind, subtype) = c.kernel().fs_types.find_with_subtype(&kind)?;
-    let config = FsConfig::new(c, kind);
+    let config = FsConfig::<dyn NamespaceCaller>::new(c, kind);
     config.set_flags(SbFlags::from_bits_truncate(flags as u32), SbFlags::CHANGING);
     if let Some(subtype) = subtype {
         // A dot with nothing behind it.
