@@ -1,8 +1,8 @@
 //! Netfilter: chains of rules at the points of a packet's way, connection tracking and address translation.
 //!
-//! A [`Netfilter`] belongs to one network namespace, beside its stack. A subsystem with rules (iptables, nf_tables)
-//! registers chains and keeps the [`Registration`]s. The first one puts the filter into the stack, the last one that
-//! goes takes it out. Without rules the stack calls nothing.
+//! A [`Netfilter`] belongs to one network namespace, beside its stack. An owner of rules (iptables, nf_tables) registers chains and
+//! keeps the [`Registration`]s; the first one puts the filter into the stack, the last one that goes takes it out. Without rules
+//! the stack calls nothing.
 //!
 //! # A packet's way
 //!
@@ -31,18 +31,23 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod chain;
 mod checksum;
 pub mod nat;
 mod packet;
 pub mod recent;
 mod registry;
+mod reject;
+mod state;
 #[cfg(test)]
 mod tests;
 pub mod track;
 
 pub use action::{Action, Log};
+pub use chain::{Chain, priority};
 pub use conntrack;
 pub use netstack::frame::Owner;
 pub use netstack::hooks::{Point, Verdict};
 pub use packet::{CtState, Family, Packet};
-pub use registry::{Chain, Netfilter, Registration, TrackingUse, priority};
+pub use registry::{Netfilter, Registration, TrackingUse};
+pub use state::FilterState;

@@ -9,15 +9,15 @@ use conntrack::Flow;
 /// What has been done, or is left to do, about a frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Sent: complete. Received: not checked yet.
+    /// Sent: complete. Received: not checked.
     #[default]
     Unknown,
-    /// Sent: the program's own, from a raw socket, and possibly wrong. Received: likewise.
+    /// Sent: the program's own, from a raw socket, not checked. Received: likewise.
     Given,
     /// Received: the device (or the same host) vouches for it.
     Valid,
-    /// The field holds the pseudo header's sum. The device that puts the frame on a wire adds the bytes from `start`
-    /// and stores the result `offset` bytes later. Both count from the start of the IP header.
+    /// The field holds the pseudo header's sum; the device that puts the frame on a wire adds the bytes from `start` and stores the
+    /// result `offset` bytes later. Both count from the start of the IP header.
     Partial {
         /// First byte to sum.
         start: u16,
@@ -79,7 +79,7 @@ impl Offload {
     }
 }
 
-/// The maker of the socket that sends a packet.
+/// The owner of the socket that sends a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User.

@@ -34,7 +34,7 @@ pub struct Address {
     pub no_prefix_route: bool,
     /// Duplicates were not asked for (`IFA_F_NODAD`).
     pub no_dad: bool,
-    /// Its source (`IFA_PROTO`), 0 for none in particular.
+    /// The origin of the address (`IFA_PROTO`), 0 for none in particular.
     pub protocol: u8,
     /// What it is called (`IFA_LABEL`).
     pub label: Label,
@@ -96,7 +96,7 @@ impl Address {
 /// Duplicate address detection of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dad {
-    /// No other host has the address, or none was asked.
+    /// No other host has the address, or no host was asked.
     #[default]
     Done,
     /// It is not usable yet.

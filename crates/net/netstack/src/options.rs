@@ -30,9 +30,9 @@ pub struct IpOptions {
     pub reuse_addr: bool,
     /// `SO_REUSEPORT`
     pub reuse_port: bool,
-    /// The user that may share a port by `SO_REUSEPORT`.
+    /// The user whose sockets may share a port by `SO_REUSEPORT`.
     pub uid: u32,
-    /// The group of the socket's maker.
+    /// The group of the task that made the socket.
     pub gid: u32,
     /// The inode of the socket's descriptor, for lists of sockets; 0 without one.
     pub inode: u64,
@@ -185,7 +185,7 @@ impl IpOptions {
         if remote.is_ipv4() { self.receive_errors } else { self.receive_errors6 }
     }
 
-    /// The maker of the socket, while a program has it.
+    /// The owner of the socket, while a program has it.
     pub(crate) fn owner(&self) -> Option<Owner> {
         (self.inode != 0).then_some(Owner { uid: self.uid, gid: self.gid })
     }

@@ -23,7 +23,7 @@ pub(crate) const TIME_WAIT: Duration = Duration::from_secs(60);
 pub(crate) enum Verdict {
     /// Nothing.
     Done,
-    /// Answer with a reset: no program may get the data, or the acknowledgement is none of ours.
+    /// Answer with a reset: no reader is left for the data, or the acknowledgement is not for a segment of this side.
     Reset,
     /// A SYN opens the connection anew; the listener gets it.
     Reopen,
@@ -337,7 +337,7 @@ impl Conn {
     pub(crate) fn time_wait(&mut self, cx: &mut Cx<'_>) {
         self.enter(cx, State::TimeWait);
         self.deadlines =
-            super::timers::Deadlines { wait: Some(cx.now.plus(TIME_WAIT)), ..Default::default() };
+            super::deadlines::Deadlines { wait: Some(cx.now.plus(TIME_WAIT)), ..Default::default() };
         cx.events |= Events::ANY;
     }
 
@@ -360,7 +360,7 @@ impl Conn {
         let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         let end = seg.seq + data.len() as u32;
         if receiving && !data.is_empty() && self.orphan && end.after(cx.rx.nxt) {
-            // No program can read it (RFC 2525 section 2.17).
+            // No reader is left (RFC 2525 section 2.17).
             cx.counters.abort_on_data.bump();
             self.finish(cx, Some(Errno::ECONNRESET));
             return Verdict::Reset;

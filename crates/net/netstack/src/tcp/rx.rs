@@ -75,7 +75,7 @@ pub(crate) struct RxQueue {
     pub(crate) copied: u64,
     /// Bytes received in order, in all.
     pub(crate) received: u64,
-    /// The last descriptor is closed: no program will read.
+    /// The last descriptor is closed: no reader is left.
     pub(crate) shut: bool,
     /// A sender of the same stack waits for room.
     pub(crate) sender_waits: bool,
@@ -84,7 +84,7 @@ pub(crate) struct RxQueue {
 }
 
 impl RxQueue {
-    /// An empty queue with bytes that count in a stack's memory.
+    /// An empty queue whose bytes count in a stack's memory.
     pub(crate) fn of(memory: &Arc<Memory>) -> RxQueue {
         RxQueue { ring: Ring::of(memory), ..RxQueue::default() }
     }
@@ -109,8 +109,7 @@ impl RxQueue {
         !self.early.is_empty()
     }
 
-    /// Makes room for a sender of the same stack that finds too little, when the reader keeps up and the size has not
-    /// been set.
+    /// Makes room for a sender of the same stack that finds too little, when the reader keeps up and the size was not set by an option.
     pub(crate) fn grow(&mut self, limit: usize) {
         if !self.fixed && self.copied >= self.capacity as u64 {
             self.capacity = (2 * self.capacity).min(limit).max(self.capacity);
