@@ -30,5 +30,5 @@ mod tuple;
 pub use entry::{Entry, Flow, State, Status};
 pub use table::{MAX_ENTRIES, Table};
 pub use timeouts::{Timeout, Timeouts};
-pub use track::{Outcome, Seen};
+pub use track::{Outcome, Transport};
 pub use tuple::{Direction, Tuple};

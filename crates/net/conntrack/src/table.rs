@@ -241,14 +241,14 @@ mod tests {
     use super::*;
     use crate::entry::{Flow, State};
     use crate::tcp::Kind;
-    use crate::track::{Outcome, Seen};
+    use crate::track::{Outcome, Transport};
 
     fn tuple(port: u16) -> Tuple {
         let [src, dst] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
         Tuple { src, dst, protocol: 17, src_port: port, dst_port: 53 }
     }
 
-    fn send(table: &Table, tuple: &Tuple, seen: Seen, now: u64) -> (Option<Arc<Entry>>, Option<State>) {
+    fn send(table: &Table, tuple: &Tuple, seen: Transport, now: u64) -> (Option<Arc<Entry>>, Option<State>) {
         match table.packet(tuple, seen, now) {
             Outcome::Flow(Flow::Tracked { entry, state, .. }) => {
                 if !entry.has(Status::DYING) {
@@ -264,18 +264,18 @@ mod tests {
     fn datagrams_become_a_stream_and_expire() {
         let table = Table::new([1; 16], Arc::default());
         let (ask, answer) = (tuple(1000), tuple(1000).inverse().unwrap());
-        assert_eq!(send(&table, &ask, Seen::Udp, 0).1, Some(State::New));
-        assert_eq!(send(&table, &ask, Seen::Udp, 1).1, Some(State::New));
-        assert_eq!(send(&table, &answer, Seen::Udp, 2).1, Some(State::Established));
-        let (entry, state) = send(&table, &ask, Seen::Udp, 3);
+        assert_eq!(send(&table, &ask, Transport::Udp, 0).1, Some(State::New));
+        assert_eq!(send(&table, &ask, Transport::Udp, 1).1, Some(State::New));
+        assert_eq!(send(&table, &answer, Transport::Udp, 2).1, Some(State::Established));
+        let (entry, state) = send(&table, &ask, Transport::Udp, 3);
         assert_eq!(state, Some(State::Established));
         let entry = entry.unwrap();
         assert!(!entry.has(Status::ASSURED) && entry.seconds_left(3) == 30);
-        send(&table, &ask, Seen::Udp, 2500);
+        send(&table, &ask, Transport::Udp, 2500);
         assert!(entry.has(Status::ASSURED) && entry.seconds_left(2500) == 120);
         assert_eq!(table.count(100_000), 1);
         assert_eq!(table.count(200_000), 0);
-        assert_eq!(send(&table, &ask, Seen::Udp, 200_001).1, Some(State::New));
+        assert_eq!(send(&table, &ask, Transport::Udp, 200_001).1, Some(State::New));
     }
 
     #[test]
@@ -283,15 +283,15 @@ mod tests {
         let table = Table::new([2; 16], Arc::default());
         assert!(table.set_max(3) && !table.set_max(MAX_ENTRIES + 1));
         for port in 1..=3 {
-            let (entry, _) = send(&table, &tuple(port), Seen::Udp, 0);
+            let (entry, _) = send(&table, &tuple(port), Transport::Udp, 0);
             if port != 2 {
                 entry.unwrap().set(Status::ASSURED);
             }
         }
-        send(&table, &tuple(4), Seen::Udp, 0).0.unwrap().set(Status::ASSURED);
+        send(&table, &tuple(4), Transport::Udp, 0).0.unwrap().set(Status::ASSURED);
         assert_eq!(table.count(0), 3);
         assert!(table.lookup(&tuple(2), 0).is_none() && table.lookup(&tuple(1), 0).is_some());
-        assert!(matches!(table.packet(&tuple(5), Seen::Udp, 0), Outcome::Full));
+        assert!(matches!(table.packet(&tuple(5), Transport::Udp, 0), Outcome::Full));
         assert_eq!(table.dropped.load(Ordering::Relaxed), 1);
     }
 
@@ -301,14 +301,14 @@ mod tests {
         account.set_limit(3 * ENTRY);
         let (one, two) = (Table::new([5; 16], account.clone()), Table::new([6; 16], account.clone()));
         for port in 1..=2 {
-            send(&one, &tuple(port), Seen::Udp, 0).0.unwrap().set(Status::ASSURED);
+            send(&one, &tuple(port), Transport::Udp, 0).0.unwrap().set(Status::ASSURED);
         }
-        send(&two, &tuple(3), Seen::Udp, 0).0.unwrap();
+        send(&two, &tuple(3), Transport::Udp, 0).0.unwrap();
         assert_eq!(account.used(), 3 * ENTRY);
         // The first table has nothing to give up, the second has.
-        assert!(matches!(one.packet(&tuple(4), Seen::Udp, 0), Outcome::Full));
+        assert!(matches!(one.packet(&tuple(4), Transport::Udp, 0), Outcome::Full));
         assert_eq!(one.dropped.load(Ordering::Relaxed), 1);
-        assert!(send(&two, &tuple(5), Seen::Udp, 0).0.is_some() && two.lookup(&tuple(3), 0).is_none());
+        assert!(send(&two, &tuple(5), Transport::Udp, 0).0.is_some() && two.lookup(&tuple(3), 0).is_none());
         assert_eq!((two.count(0), account.used()), (1, 3 * ENTRY));
         drop((one, two));
         assert_eq!(account.used(), 0);
@@ -332,9 +332,9 @@ mod tests {
     fn refused_connections_leave_nothing() {
         let table = Table::new([4; 16], Arc::default());
         let syn = Tuple { protocol: 6, ..tuple(9) };
-        send(&table, &syn, Seen::Tcp(Kind::Syn), 0);
+        send(&table, &syn, Transport::Tcp(Kind::Syn), 0);
         assert_eq!(table.count(0), 1);
-        send(&table, &syn.inverse().unwrap(), Seen::Tcp(Kind::Rst), 0);
+        send(&table, &syn.inverse().unwrap(), Transport::Tcp(Kind::Rst), 0);
         assert_eq!(table.count(0), 0);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What matters of a packet's transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Transport {
     /// TCP, by its flags.
     Tcp(Kind),
     /// UDP and UDP-Lite.
@@ -31,7 +31,7 @@ pub enum Outcome {
 
 impl Table {
     /// Finds a packet's connection, or makes a new one that is not in the table yet, and takes the packet into account.
-    pub fn packet(&self, tuple: &Tuple, seen: Seen, now: u64) -> Outcome {
+    pub fn packet(&self, tuple: &Tuple, seen: Transport, now: u64) -> Outcome {
         // The second time is for a connection that ended and is opened anew.
         for _ in 0..2 {
             let (entry, direction) = match self.lookup(tuple, now) {
@@ -55,11 +55,11 @@ impl Table {
         Outcome::Flow(Flow::None)
     }
 
-    fn start(&self, tuple: &Tuple, seen: Seen, now: u64) -> Result<Option<Arc<Entry>>, ()> {
+    fn start(&self, tuple: &Tuple, seen: Transport, now: u64) -> Result<Option<Arc<Entry>>, ()> {
         if tuple.is_icmp() && !is_query(tuple.protocol, tuple.icmp_type()) {
             return Ok(None);
         }
-        if let Seen::Tcp(kind) = seen
+        if let Transport::Tcp(kind) = seen
             && !matches!(tcp::step(tcp::State::None, Direction::Original, kind), Step::To(_))
         {
             return Ok(None);
@@ -68,21 +68,21 @@ impl Table {
         self.create(*tuple, reply, now).map(Some).ok_or(())
     }
 
-    fn advance(&self, entry: &Entry, direction: Direction, seen: Seen, now: u64) -> Advance {
+    fn advance(&self, entry: &Entry, direction: Direction, seen: Transport, now: u64) -> Advance {
         let replied = entry.has(Status::SEEN_REPLY);
         let timeout = match seen {
-            Seen::Tcp(kind) => match self.tcp(entry, direction, kind) {
+            Transport::Tcp(kind) => match self.tcp(entry, direction, kind) {
                 Ok(timeout) => timeout,
                 Err(other) => return other,
             },
-            Seen::Udp if replied && now > entry.stream_from => {
+            Transport::Udp if replied && now > entry.stream_from => {
                 entry.set(Status::ASSURED);
                 Timeout::UdpStream
             }
-            Seen::Udp => Timeout::Udp,
-            Seen::Icmp if entry.original.src.is_ipv4() => Timeout::Icmp,
-            Seen::Icmp => Timeout::Icmpv6,
-            Seen::Other => Timeout::Generic,
+            Transport::Udp => Timeout::Udp,
+            Transport::Icmp if entry.original.src.is_ipv4() => Timeout::Icmp,
+            Transport::Icmp => Timeout::Icmpv6,
+            Transport::Other => Timeout::Generic,
         };
         entry.refresh(now, self.timeouts.get(timeout));
         if direction == Direction::Reply {

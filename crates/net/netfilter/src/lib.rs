@@ -31,18 +31,23 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod chain;
 mod checksum;
 pub mod nat;
 mod packet;
 pub mod recent;
 mod registry;
+mod reject;
+mod state;
 #[cfg(test)]
 mod tests;
 pub mod track;
 
 pub use action::{Action, Log};
+pub use chain::{Chain, priority};
 pub use conntrack;
 pub use netstack::frame::Owner;
 pub use netstack::hooks::{Point, Verdict};
 pub use packet::{CtState, Family, Packet};
-pub use registry::{Chain, Netfilter, Registration, TrackingUse, priority};
+pub use registry::{Netfilter, Registration, TrackingUse};
+pub use state::FilterState;

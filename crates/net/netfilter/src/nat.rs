@@ -3,9 +3,9 @@
 //! The first packet of a connection decides: a rule calls [`setup`], which chooses addresses and ports that no other connection has, and
 //! stores them as the connection's reply tuple. Every packet of either direction is then rewritten from the tuples.
 
+use crate::chain::{Chain, NatChains, priority};
 use crate::checksum::updated;
 use crate::packet::{Packet, UDP_LITE, has_translated_ports};
-use crate::registry::{Chain, priority};
 use conntrack::{Direction, Entry, Flow, State, Status, Tuple};
 use netstack::LOOPBACK;
 use netstack::checksum::Sum;
@@ -240,8 +240,8 @@ pub fn redirect(packet: &mut Packet<'_>, range: &Range) -> Verdict {
 }
 
 /// The chains that translate.
-pub(crate) fn chains() -> [(Point, i32, Arc<dyn Chain>); 4] {
-    let chain: Arc<dyn Chain> = Arc::new(Translate);
+pub(crate) fn chains(deciding: &Arc<NatChains>) -> [(Point, i32, Arc<dyn Chain>); 4] {
+    let chain: Arc<dyn Chain> = Arc::new(Translate(deciding.clone()));
     [
         (Point::PreRouting, priority::NAT_DST, chain.clone()),
         (Point::Output, priority::NAT_DST, chain.clone()),
@@ -250,7 +250,8 @@ pub(crate) fn chains() -> [(Point, i32, Arc<dyn Chain>); 4] {
     ]
 }
 
-struct Translate;
+/// Rewrites packets as their connections say; the chains decide on new connections.
+struct Translate(Arc<NatChains>);
 
 impl Chain for Translate {
     fn run(&self, packet: &mut Packet<'_>) -> Verdict {
@@ -260,7 +261,7 @@ impl Chain for Translate {
         let Some(manip) = Manip::at(packet.point) else { return Verdict::Accept };
         if state == State::New && !entry.has(Status::CONFIRMED) && !entry.has(manip.done()) {
             let done = |_: &Packet<'_>| entry.has(manip.done());
-            let verdict = packet.netfilter.run_nat(packet, done);
+            let verdict = self.0.run(packet, done);
             if verdict != Verdict::Accept {
                 return verdict;
             }

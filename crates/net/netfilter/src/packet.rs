@@ -1,7 +1,7 @@
 //! What a rule sees of a packet, and changes.
 
 use crate::checksum::{added, updated};
-use crate::registry::Netfilter;
+use crate::state::FilterState;
 use conntrack::{Direction, Entry, Flow, State, Tuple};
 use netstack::buf::Buf;
 use netstack::frame::{Checksum, Offload, Owner, Tags};
@@ -59,7 +59,7 @@ pub struct Packet<'a> {
     /// Routes and interfaces of the stack.
     pub tables: &'a Tables,
     /// The filter: connections, and actions to defer.
-    pub netfilter: &'a Netfilter,
+    pub netfilter: &'a FilterState,
     /// Addresses, protocol and the length of the IP headers.
     pub info: IpInfo,
     /// Offset of a fragment in bytes; 0 for whole packets and first fragments.
@@ -75,7 +75,7 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// The packet, if its headers are sound.
-    pub(crate) fn new(netfilter: &'a Netfilter, hooked: &'a mut Hooked<'_>) -> Option<Packet<'a>> {
+    pub(crate) fn new(netfilter: &'a FilterState, hooked: &'a mut Hooked<'_>) -> Option<Packet<'a>> {
         let Headers { info, fragment, .. } = *hooked.headers;
         if info.header_len > hooked.packet.len() {
             return None;
@@ -318,7 +318,7 @@ impl<'a> Packet<'a> {
         self.write(if self.family == Family::V4 { 8 } else { 7 }, &[ttl])
     }
 
-    /// True when nobody has checked the transport checksum yet.
+    /// True when the transport checksum has not been checked yet.
     pub(crate) fn is_unchecked(&self) -> bool {
         self.offload.checksum == Checksum::Unknown
     }

@@ -21,17 +21,17 @@ const ADDRESSES: usize = 100;
 const MOMENTS: usize = 255;
 
 /// What an address takes in the end.
-const ADDRESS: usize = 2 * size_of::<(IpAddr, Seen)>() + (MOMENTS + 1) * size_of::<Instant>();
+const ADDRESS: usize = 2 * size_of::<(IpAddr, RecentAddress)>() + (MOMENTS + 1) * size_of::<Instant>();
 
 /// A list.
 #[derive(Debug)]
 pub struct Recent {
-    seen: Mutex<BTreeMap<IpAddr, Seen>>,
+    seen: Mutex<BTreeMap<IpAddr, RecentAddress>>,
     account: Arc<Account>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct RecentAddress {
     _charge: Charge,
     ttl: u8,
     /// Oldest first.
@@ -87,7 +87,7 @@ impl Recent {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(place) => {
                         let Ok(charge) = self.account.take(ADDRESS) else { return false };
-                        place.insert(Seen { _charge: charge, ttl, at: VecDeque::new() })
+                        place.insert(RecentAddress { _charge: charge, ttl, at: VecDeque::new() })
                     }
                 };
                 seen.ttl = ttl;
@@ -102,7 +102,7 @@ impl Recent {
     }
 }
 
-impl Seen {
+impl RecentAddress {
     fn fits(&self, how: &How, now: Instant) -> bool {
         let limit = Duration::from_secs(how.seconds.into());
         let late = self.at.iter().filter(|at| how.seconds == 0 || now.since(**at) <= limit).count();

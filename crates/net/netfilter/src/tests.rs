@@ -1,7 +1,8 @@
 //! Chains, tracking and translation on simulated stacks.
 
+use crate::chain::{Chain, priority};
 use crate::nat::{self, Manip, Range};
-use crate::registry::{Chain, Netfilter, Registration, priority};
+use crate::registry::{Netfilter, Registration};
 use crate::{CtState, Family, Packet};
 use netstack::addr::Prefix;
 use netstack::datagram::{DatagramSocket, Protocol};

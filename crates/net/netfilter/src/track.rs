@@ -1,10 +1,10 @@
 //! Connection tracking of packets: each finds its connection before rules of table mangle see it; a new connection enters the table when
 //! its first packet has passed all rules.
 
+use crate::chain::{Chain, priority};
 use crate::packet::{Packet, UDP_LITE, tuple_of};
-use crate::registry::{Chain, priority};
 use conntrack::tcp::Kind;
-use conntrack::{Direction, Flow, Outcome, Seen, State, Status};
+use conntrack::{Direction, Flow, Outcome, State, Status, Transport};
 use netstack::checksum::Sum;
 use netstack::hooks::{Point, Verdict};
 use netstack::wire::icmp::{self, Icmp};
@@ -52,18 +52,18 @@ impl Chain for Track {
 }
 
 /// What the table must know of the transport header; `None` for packets that no connection has.
-fn seen(packet: &Packet<'_>) -> Option<Seen> {
+fn seen(packet: &Packet<'_>) -> Option<Transport> {
     let payload = packet.payload();
     match packet.info.protocol {
         proto::TCP => {
             let header = payload.get(..20)?;
             let len = usize::from(header[12] >> 4) * 4;
             (len >= 20 && len <= payload.len()).then_some(())?;
-            Kind::of(header[13]).map(Seen::Tcp)
+            Kind::of(header[13]).map(Transport::Tcp)
         }
-        proto::UDP | UDP_LITE => payload.get(..8).map(|_| Seen::Udp),
-        proto::ICMP | proto::ICMPV6 => payload.get(..8).map(|_| Seen::Icmp),
-        _ => Some(Seen::Other),
+        proto::UDP | UDP_LITE => payload.get(..8).map(|_| Transport::Udp),
+        proto::ICMP | proto::ICMPV6 => payload.get(..8).map(|_| Transport::Icmp),
+        _ => Some(Transport::Other),
     }
 }
 
