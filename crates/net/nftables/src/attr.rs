@@ -2,6 +2,9 @@
 
 use abi::Errno;
 
+/// An item of a list.
+pub(crate) const NFTA_LIST_ELEM: u16 = 1;
+
 /// A refused request: the error number, and which attribute is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {

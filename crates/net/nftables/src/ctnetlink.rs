@@ -53,7 +53,7 @@ const TCP: u8 = 6;
 fn write_tuple(kind: u16, tuple: &Tuple, out: &mut Writer) {
     let family = usize::from(tuple.src.is_ipv6());
     let address = |kind: u16, ip: IpAddr, out: &mut Writer| {
-        let (bytes, len) = crate::run::octets(ip);
+        let (bytes, len) = crate::expression::octets(ip);
         out.put(kind, &bytes[..len]);
     };
     out.nest(kind | NESTED, |out| {

@@ -1,9 +1,9 @@
 //! Registers, and the values and verdicts that they hold.
 
 use crate::attr::{Attr, Result, Writer};
-use crate::model::{Chain, Table};
-use crate::scope::Scope;
 use abi::Errno;
+use std::cell::Cell;
+use std::sync::Arc;
 
 /// Bytes of all data registers.
 pub(crate) const SIZE: usize = 64;
@@ -12,11 +12,11 @@ pub(crate) const VALUE_MAX: usize = 64;
 /// `NFT_DATA_VERDICT`: the type of data that are verdicts.
 pub(crate) const TYPE_VERDICT: u32 = 0xffff_ff00;
 
-const VALUE: u16 = 1;
-const VERDICT: u16 = 2;
-const CODE: u16 = 1;
-const CHAIN: u16 = 2;
-const CHAIN_ID: u16 = 3;
+pub(crate) const VALUE: u16 = 1;
+pub(crate) const VERDICT: u16 = 2;
+pub(crate) const CODE: u16 = 1;
+pub(crate) const CHAIN: u16 = 2;
+pub(crate) const CHAIN_ID: u16 = 3;
 
 /// A range of data registers: the offset of its first byte, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +46,18 @@ impl Reg {
     }
 
     /// The registers that an expression reads: something must have been stored there before.
-    pub fn load(attr: Attr<'_>, len: usize, scope: &Scope<'_>) -> Result<Reg> {
+    pub fn load(attr: Attr<'_>, len: usize, inited: &Cell<u32>) -> Result<Reg> {
         let reg = Reg::new(attr.be32()?, len)?;
-        if scope.inited.get() & reg.words() != reg.words() {
+        if inited.get() & reg.words() != reg.words() {
             return Err(Errno::ENODATA.into());
         }
         Ok(reg)
     }
 
     /// The registers that an expression writes.
-    pub fn store(attr: Attr<'_>, len: usize, scope: &Scope<'_>) -> Result<Reg> {
+    pub fn store(attr: Attr<'_>, len: usize, inited: &Cell<u32>) -> Result<Reg> {
         let reg = Reg::new(attr.be32()?, len)?;
-        scope.inited.set(scope.inited.get() | reg.words());
+        inited.set(inited.get() | reg.words());
         Ok(reg)
     }
 
@@ -134,34 +134,6 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    fn parse(attr: Attr<'_>, scope: &Scope<'_>) -> Result<Verdict> {
-        let attrs = attr.nested();
-        let chain = || -> Result<u64> {
-            let chain = match (attrs.get(CHAIN), attrs.be32(CHAIN_ID)?) {
-                (Some(name), _) => scope.table.chain_named(name.text(crate::NAME_MAX)?),
-                (None, Some(id)) => scope.chain_by_id(id),
-                (None, None) => return Err(Errno::EINVAL.into()),
-            };
-            let chain: &Chain = chain.ok_or(Errno::ENOENT)?;
-            match chain.base.is_some() {
-                true => Err(Errno::EOPNOTSUPP.into()),
-                false => Ok(chain.handle),
-            }
-        };
-        Ok(match attrs.need(CODE)?.be32()? as i32 {
-            0 => Verdict::Drop,
-            1 => Verdict::Accept,
-            -1 => Verdict::Continue,
-            -2 => Verdict::Break,
-            -3 => Verdict::Jump(chain()?),
-            -4 => Verdict::Goto(chain()?),
-            -5 => Verdict::Return,
-            // NF_QUEUE: no program can receive from a queue here.
-            code if code & 0xff == 3 => return Err(Errno::EOPNOTSUPP.into()),
-            _ => return Err(Errno::EINVAL.into()),
-        })
-    }
-
     /// The chain it leads to.
     pub fn chain(self) -> Option<u64> {
         match self {
@@ -182,12 +154,13 @@ impl Verdict {
         }
     }
 
-    pub fn dump(self, kind: u16, out: &mut Writer, table: &Table) {
+    /// Writes it. `name` gives the names of chains.
+    pub fn dump(self, kind: u16, out: &mut Writer, name: &dyn Fn(u64) -> Option<Arc<[u8]>>) {
         out.nest(kind, |out| {
             out.nest(VERDICT, |out| {
                 out.be32(CODE, self.code() as u32);
-                if let Some(chain) = self.chain().and_then(|chain| table.chains.get(&chain)) {
-                    out.text(CHAIN, &chain.name);
+                if let Some(chain) = self.chain().and_then(name) {
+                    out.text(CHAIN, &chain);
                 }
             });
         });
@@ -202,19 +175,6 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    pub fn parse(attr: Attr<'_>, scope: &Scope<'_>) -> Result<Data> {
-        let attrs = attr.nested();
-        match (attrs.get(VALUE), attrs.get(VERDICT)) {
-            (Some(value), _) => match value.data {
-                [] => Err(Errno::EINVAL.into()),
-                bytes if bytes.len() > VALUE_MAX => Err(Errno::EOVERFLOW.into()),
-                bytes => Ok(Data::Value(bytes.into())),
-            },
-            (None, Some(verdict)) => Verdict::parse(verdict, scope).map(Data::Verdict),
-            (None, None) => Err(Errno::EINVAL.into()),
-        }
-    }
-
     /// A value of at most `max` bytes.
     pub fn value(attr: Attr<'_>, max: usize) -> Result<Box<[u8]>> {
         match attr.nested().get(VALUE).map(|value| value.data) {
@@ -234,10 +194,11 @@ impl Data {
         out.nest(kind, |out| out.put(VALUE, value));
     }
 
-    pub fn dump(&self, kind: u16, out: &mut Writer, table: &Table) {
+    /// Writes it; see [`Verdict::dump`].
+    pub fn dump(&self, kind: u16, out: &mut Writer, name: &dyn Fn(u64) -> Option<Arc<[u8]>>) {
         match self {
             Data::Value(value) => Data::dump_value(kind, value, out),
-            Data::Verdict(verdict) => verdict.dump(kind, out, table),
+            Data::Verdict(verdict) => verdict.dump(kind, out, name),
         }
     }
 }

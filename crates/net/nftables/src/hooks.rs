@@ -2,10 +2,11 @@
 
 use crate::family;
 use crate::model::{DORMANT, Kind, Ruleset};
+use crate::points::POINTS;
 use crate::run::{self, Decision};
 use abi::Errno;
 use arc_swap::ArcSwap;
-use netfilter::{Chain, Family, Netfilter, Packet, Point, Registration, Verdict};
+use netfilter::{Chain, Family, Netfilter, Packet, Registration, Verdict};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,10 +29,6 @@ impl Chain for Hook {
         }
     }
 }
-
-/// Netfilter's points by the numbers of hooks.
-pub(crate) const POINTS: [Point; 5] =
-    [Point::PreRouting, Point::Input, Point::Forward, Point::Output, Point::PostRouting];
 
 impl Hooks {
     /// Registers the base chains of `rules` that are new, before packets see the rules themselves.

@@ -6,7 +6,8 @@
 
 use crate::attr::Result;
 use crate::budget::Charge;
-use crate::expr::{Expr, counter::Counter};
+use crate::counter::Counter;
+use crate::expression::Expr;
 use crate::set::Set;
 use abi::Errno;
 use std::collections::{BTreeMap, HashMap};
@@ -123,6 +124,11 @@ impl Table {
     }
     pub fn object_named(&self, kind: u32, name: &[u8]) -> Option<&Object> {
         self.objects.get(self.object_names.get(&(kind, Name::from(name)))?).map(|object| &**object)
+    }
+
+    /// The name of a chain.
+    pub fn chain_name(&self, handle: u64) -> Option<Name> {
+        self.chains.get(&handle).map(|chain| chain.name.clone())
     }
 
     pub fn chain_mut(&mut self, handle: u64) -> Result<&mut Chain> {

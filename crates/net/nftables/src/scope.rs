@@ -1,6 +1,8 @@
 //! The objects that a parser may refer to.
 
+use crate::attr::{Attr, Result as Parsed};
 use crate::budget::{Budget, Charge};
+use crate::data::{self, Data, Verdict};
 use crate::model::{Chain, Table};
 use crate::set::Set;
 use abi::Errno;
@@ -60,5 +62,47 @@ impl<'a> Scope<'a> {
     }
     pub fn charge(&self, bytes: usize) -> Result<Charge, Errno> {
         Charge::take(self.budget, bytes)
+    }
+
+    /// A value or a verdict.
+    pub fn data(&self, attr: Attr<'_>) -> Parsed<Data> {
+        let attrs = attr.nested();
+        match (attrs.get(data::VALUE), attrs.get(data::VERDICT)) {
+            (Some(value), _) => match value.data {
+                [] => Err(Errno::EINVAL.into()),
+                bytes if bytes.len() > data::VALUE_MAX => Err(Errno::EOVERFLOW.into()),
+                bytes => Ok(Data::Value(bytes.into())),
+            },
+            (None, Some(verdict)) => self.verdict(verdict).map(Data::Verdict),
+            (None, None) => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn verdict(&self, attr: Attr<'_>) -> Parsed<Verdict> {
+        let attrs = attr.nested();
+        let chain = || -> Parsed<u64> {
+            let chain = match (attrs.get(data::CHAIN), attrs.be32(data::CHAIN_ID)?) {
+                (Some(name), _) => self.table.chain_named(name.text(crate::NAME_MAX)?),
+                (None, Some(id)) => self.chain_by_id(id),
+                (None, None) => return Err(Errno::EINVAL.into()),
+            };
+            let chain: &Chain = chain.ok_or(Errno::ENOENT)?;
+            match chain.base.is_some() {
+                true => Err(Errno::EOPNOTSUPP.into()),
+                false => Ok(chain.handle),
+            }
+        };
+        Ok(match attrs.need(data::CODE)?.be32()? as i32 {
+            0 => Verdict::Drop,
+            1 => Verdict::Accept,
+            -1 => Verdict::Continue,
+            -2 => Verdict::Break,
+            -3 => Verdict::Jump(chain()?),
+            -4 => Verdict::Goto(chain()?),
+            -5 => Verdict::Return,
+            // NF_QUEUE: no program can receive from a queue here.
+            code if code & 0xff == 3 => return Err(Errno::EOPNOTSUPP.into()),
+            _ => return Err(Errno::EINVAL.into()),
+        })
     }
 }

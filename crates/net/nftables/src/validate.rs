@@ -1,6 +1,6 @@
 //! Checks the places of a table's rules: the chains that base chains lead to, and the depth of jumps.
 
-use crate::expr::Place;
+use crate::expression::Place;
 use crate::model::{Chain, Ref, Table};
 use crate::run::JUMPS;
 use crate::set::Target;

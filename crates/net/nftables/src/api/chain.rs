@@ -2,7 +2,7 @@
 
 use super::{Change, msg, named_chain, userdata};
 use crate::attr::{Attr, Attrs, Blame, Result, Writer};
-use crate::expr::counter::Counter;
+use crate::counter::Counter;
 use crate::message::{Request, flag};
 use crate::model::{Base, Chain, Kind, Table};
 use abi::Errno;

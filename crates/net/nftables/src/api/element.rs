@@ -1,15 +1,16 @@
 //! Elements of sets.
 
 use super::{Change, msg, named_set};
-use crate::attr::{Attr, Attrs, Blame, Result, Writer};
+use crate::attr::{Attr, Attrs, Blame, NFTA_LIST_ELEM, Result, Writer};
 use crate::data::Data;
-use crate::expr::{self, Expr};
+use crate::expr;
+use crate::expression::Expr;
 use crate::message::{Request, flag as message_flag};
 use crate::model::Table;
 use crate::scope::Scope;
 use crate::set::contents::Insert;
 use crate::set::element::{self, CATCHALL, Element, INTERVAL_END};
-use crate::set::{NFTA_LIST_ELEM, Set, Target, flag};
+use crate::set::{Set, Target, flag};
 use abi::Errno;
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ fn target(attrs: Attrs<'_>, set: &Set, is_end: bool, scope: &Scope<'_>) -> Resul
         (Some(_), Some(_)) if is_end => return Err(Errno::EINVAL.into()),
         (Some(data), Some(target)) => (data, target),
     };
-    match (Data::parse(data, scope)?, wanted) {
+    match (scope.data(data)?, wanted) {
         (Data::Value(value), Target::Value(_, len)) if value.len() == len => Ok(Some(Data::Value(value))),
         (verdict @ Data::Verdict(_), Target::Verdict) => Ok(Some(verdict)),
         _ => Err(Errno::EINVAL.into()),

@@ -2,7 +2,8 @@
 
 use super::{Change, msg, userdata};
 use crate::attr::{Attrs, Blame, Result, Writer};
-use crate::expr::{Expr, counter, limit, quota};
+use crate::expr::{counter, limit, quota};
+use crate::expression::Expr;
 use crate::message::{Request, flag};
 use crate::model::{Object, Table};
 use abi::Errno;

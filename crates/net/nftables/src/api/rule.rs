@@ -2,7 +2,8 @@
 
 use super::{Change, msg, named_chain, userdata};
 use crate::attr::{Attrs, Blame, Result, Writer};
-use crate::expr::{self, Expr};
+use crate::expr;
+use crate::expression::{self, Expr};
 use crate::message::{Request, flag};
 use crate::model::{Chain, Rule, Table};
 use abi::Errno;
@@ -42,7 +43,7 @@ pub(crate) fn dump(rule: &Rule, before: Option<u64>, chain: &Chain, table: &Tabl
     }
     out.nest(EXPRESSIONS, |out| {
         for expr in &rule.exprs {
-            expr::dump(&**expr, crate::set::NFTA_LIST_ELEM, out, table);
+            expression::dump(&**expr, crate::attr::NFTA_LIST_ELEM, out, table);
         }
     });
     if let Some(userdata) = &rule.userdata {
@@ -86,7 +87,7 @@ impl Change<'_> {
                 return Err(Errno::EFBIG.into());
             }
             for item in list.nested().iter() {
-                if item.kind != crate::set::NFTA_LIST_ELEM || exprs.len() == MAX_EXPRS {
+                if item.kind != crate::attr::NFTA_LIST_ELEM || exprs.len() == MAX_EXPRS {
                     return Err(Errno::EINVAL.into());
                 }
                 exprs.push(expr::parse(item, &scope).blame(item.at)?);

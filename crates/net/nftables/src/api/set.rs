@@ -1,7 +1,7 @@
 //! Sets.
 
 use super::{Change, msg, named_set, userdata};
-use crate::attr::{Attrs, Blame, Result};
+use crate::attr::{Attrs, Blame, NFTA_LIST_ELEM, Result};
 use crate::data::{TYPE_VERDICT, VALUE_MAX};
 use crate::expr;
 use crate::message::{Request, flag as message_flag};

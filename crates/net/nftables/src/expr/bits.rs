@@ -1,10 +1,9 @@
 //! `bitwise`: masks and shifts. `byteorder`: reverses the bytes of numbers.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::{Data, Reg};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 
@@ -40,8 +39,8 @@ const DATA: u16 = 7;
 
 pub(super) fn bitwise(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>> {
     let len = small(attrs.be32(LEN)?)?;
-    let source = Reg::load(attrs.need(SREG)?, len, scope)?;
-    let target = Reg::store(attrs.need(DREG)?, len, scope)?;
+    let source = Reg::load(attrs.need(SREG)?, len, &scope.inited)?;
+    let target = Reg::store(attrs.need(DREG)?, len, &scope.inited)?;
     let shift = || -> Result<u32> {
         if attrs.has(MASK) || attrs.has(XOR) {
             return Err(Errno::EINVAL.into());
@@ -138,8 +137,8 @@ pub(super) fn byteorder(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn E
         return Err(Errno::EINVAL.into());
     }
     let len = small(attrs.be32(BYTE_LEN)?)?;
-    let source = Reg::load(attrs.need(SREG)?, len, scope)?;
-    let target = Reg::store(attrs.need(DREG)?, len, scope)?;
+    let source = Reg::load(attrs.need(SREG)?, len, &scope.inited)?;
+    let target = Reg::store(attrs.need(DREG)?, len, &scope.inited)?;
     Ok(Box::new(ByteOrder { source, target, op, size }))
 }
 

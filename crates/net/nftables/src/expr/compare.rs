@@ -1,10 +1,9 @@
 //! `cmp` and `range`: compare a register with values.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::{Data, Reg, VALUE_MAX};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 
@@ -21,7 +20,7 @@ struct Cmp {
 
 pub(super) fn cmp(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>> {
     let value = Data::value(attrs.need(FIRST)?, VALUE_MAX)?;
-    let source = Reg::load(attrs.need(SREG)?, value.len(), scope)?;
+    let source = Reg::load(attrs.need(SREG)?, value.len(), &scope.inited)?;
     let op = attrs.need(OP)?.be32()?;
     if op > 5 {
         return Err(Errno::EINVAL.into());
@@ -65,7 +64,7 @@ pub(super) fn range(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
     let (source, op) = (attrs.need(SREG)?, attrs.need(OP)?);
     let from = Data::value(attrs.need(FIRST)?, VALUE_MAX)?;
     let to = Data::exactly(attrs.need(SECOND)?, from.len())?;
-    let source = Reg::load(source, from.len(), scope)?;
+    let source = Reg::load(source, from.len(), &scope.inited)?;
     let op = op.be32()?;
     if op > 1 {
         return Err(Errno::EINVAL.into());

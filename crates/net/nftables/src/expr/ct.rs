@@ -1,11 +1,10 @@
 //! `ct`: the connection of a packet. `notrack`: the packet gets none.
 
-use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Place, Run, octets};
 use crate::family;
 use crate::model::Table;
-use crate::run::{Run, octets};
 use crate::scope::Scope;
 use abi::Errno;
 use netfilter::conntrack::{Direction, Entry, Flow as Connection};
@@ -58,7 +57,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
             if attrs.has(DIRECTION) {
                 return Err(Errno::EINVAL.into());
             }
-            Ok(Box::new(SetMark { source: Reg::load(source, 4, scope)?, _tracking: tracking()? }))
+            Ok(Box::new(SetMark { source: Reg::load(source, 4, &scope.inited)?, _tracking: tracking()? }))
         }
         (None, Some(_)) => Err(Errno::EOPNOTSUPP.into()),
         (Some(target), None) => {
@@ -67,7 +66,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
             if direction.is_some_and(|direction| direction > 1) {
                 return Err(Errno::EINVAL.into());
             }
-            let target = Reg::store(target, len, scope)?;
+            let target = Reg::store(target, len, &scope.inited)?;
             Ok(Box::new(Get { key, direction, target, _tracking: tracking()? }))
         }
     }

@@ -1,11 +1,10 @@
 //! `dynset`: packets add elements to a set, refresh or remove them.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::budget::{Budget, Charge};
 use crate::data::{Data, Reg};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::{Ref, Table};
-use crate::run::Run;
 use crate::scope::Scope;
 use crate::set::contents::Insert;
 use crate::set::element::Element;
@@ -68,10 +67,10 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
     if timeout.is_some() && !set.has(flag::TIMEOUT) {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    let key = Reg::load(key, set.key_len, scope)?;
+    let key = Reg::load(key, set.key_len, &scope.inited)?;
     let data = match (attrs.get(SREG_DATA), set.target) {
         (None, None) => None,
-        (Some(data), Some(Target::Value(_, len))) => Some(Reg::load(data, len, scope)?),
+        (Some(data), Some(Target::Value(_, len))) => Some(Reg::load(data, len, &scope.inited)?),
         (Some(_), _) => return Err(Errno::EOPNOTSUPP.into()),
         (None, Some(_)) => return Err(Errno::EINVAL.into()),
     };
@@ -185,7 +184,7 @@ impl Expr for Dynset {
         let many = self.exprs.len() > 1;
         // Those that every element of the set has are not repeated.
         if table.sets.get(&self.set).is_some_and(|set| set.exprs.is_empty()) {
-            super::dump_list(&self.exprs, EXPR, EXPRESSIONS, out, table);
+            crate::expression::dump_list(&self.exprs, EXPR, EXPRESSIONS, out, table);
         }
         out.be32(FLAGS, if self.invert { INVERT } else { 0 } | if many { HAS_EXPR } else { 0 });
     }

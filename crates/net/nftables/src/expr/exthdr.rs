@@ -1,11 +1,10 @@
 //! `exthdr`: options of TCP and IPv4, extension headers of IPv6.
 
 use super::bits::small;
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 
@@ -62,11 +61,11 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
                 return Err(Errno::EOPNOTSUPP.into());
             }
             let present = flags.unwrap_or(0) & PRESENT != 0;
-            Ok(Box::new(Load { place, present, target: Reg::store(target, place.len, scope)? }))
+            Ok(Box::new(Load { place, present, target: Reg::store(target, place.len, &scope.inited)? }))
         }
         (None, Some(source)) if op == TCP => match place.len {
             _ if flags.is_some() || place.offset < 2 => Err(Errno::EINVAL.into()),
-            2 | 4 => Ok(Box::new(Store { place, source: Reg::load(source, place.len, scope)? })),
+            2 | 4 => Ok(Box::new(Store { place, source: Reg::load(source, place.len, &scope.inited)? })),
             _ => Err(Errno::EOPNOTSUPP.into()),
         },
         _ => Err(Errno::EOPNOTSUPP.into()),

@@ -1,10 +1,9 @@
 //! `fib`: looks up an address of the packet in the routing tables.
 
-use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Place, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use netstack::route::{Key, RouteKind};
@@ -49,7 +48,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
         ADDRTYPE => 4,
         _ => return Err(Errno::EINVAL.into()),
     };
-    Ok(Box::new(Fib { target: Reg::store(target, len, scope)?, result, flags }))
+    Ok(Box::new(Fib { target: Reg::store(target, len, &scope.inited)?, result, flags }))
 }
 
 /// `RTN_*` of an address: what kind of destination it is, seen from an interface or from all.

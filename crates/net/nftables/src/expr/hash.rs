@@ -2,11 +2,10 @@
 
 use super::bits::small;
 use super::numgen::scale;
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use std::hash::Hasher;
@@ -35,10 +34,10 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
         _ => return Err(Errno::EOPNOTSUPP.into()),
     };
     let source = match symmetric {
-        false => Some(Reg::load(attrs.need(SREG)?, small(attrs.be32(LEN)?)?, scope)?),
+        false => Some(Reg::load(attrs.need(SREG)?, small(attrs.be32(LEN)?)?, &scope.inited)?),
         true => None,
     };
-    let target = Reg::store(attrs.need(DREG)?, 4, scope)?;
+    let target = Reg::store(attrs.need(DREG)?, 4, &scope.inited)?;
     let modulus = attrs.need(MODULUS)?.be32()?;
     if modulus < 2 - u32::from(symmetric) {
         return Err(Errno::ERANGE.into());

@@ -1,10 +1,9 @@
 //! `immediate`: a value, or the verdict of a rule.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::{Data, Reg};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::{Ref, Table};
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 
@@ -18,10 +17,10 @@ struct Immediate {
 }
 
 pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>> {
-    let (target, data) = (attrs.need(DREG)?, Data::parse(attrs.need(DATA)?, scope)?);
+    let (target, data) = (attrs.need(DREG)?, scope.data(attrs.need(DATA)?)?);
     let target = match (&data, Reg::is_verdict(target)?) {
         (Data::Verdict(_), true) => None,
-        (Data::Value(value), false) => Some(Reg::store(target, value.len(), scope)?),
+        (Data::Value(value), false) => Some(Reg::store(target, value.len(), &scope.inited)?),
         _ => return Err(Errno::EINVAL.into()),
     };
     Ok(Box::new(Immediate { target, data }))
@@ -41,7 +40,7 @@ impl Expr for Immediate {
     }
     fn dump(&self, out: &mut Writer, table: &Table) {
         out.be32(DREG, self.target.map_or(0, Reg::number));
-        self.data.dump(DATA, out, table);
+        self.data.dump(DATA, out, &|chain| table.chain_name(chain));
     }
     fn refs(&self) -> Vec<Ref> {
         match self.data {

@@ -1,9 +1,8 @@
 //! `limit`: so many packets or bytes in a time, by a bucket of tokens.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use parking_lot::Mutex;

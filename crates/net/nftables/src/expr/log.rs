@@ -1,9 +1,8 @@
 //! `log`: a line for the kernel's log.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use netfilter::Action;

@@ -1,10 +1,9 @@
 //! `lookup`: asks a set, or finds a value or a verdict in a map.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::{Data, Reg};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::{Ref, Table};
-use crate::run::Run;
 use crate::scope::Scope;
 use crate::set::{Target, flag};
 use abi::Errno;
@@ -34,7 +33,7 @@ struct Lookup {
 pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>> {
     let (name, source) = (attrs.need(SET)?, attrs.need(SREG)?);
     let set = scope.set(name.text(crate::NAME_MAX)?, attrs.be32(SET_ID)?)?;
-    let source = Reg::load(source, set.key_len, scope)?;
+    let source = Reg::load(source, set.key_len, &scope.inited)?;
     let flags = attrs.be32(FLAGS)?.unwrap_or(0);
     if flags & !INVERT != 0 {
         return Err(Errno::EINVAL.into());
@@ -42,7 +41,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
     let invert = flags & INVERT != 0;
     let out = match (attrs.get(DREG), set.target) {
         (Some(_), _) if invert || !set.has(flag::MAP) => return Err(Errno::EINVAL.into()),
-        (Some(target), Some(Target::Value(_, len))) => Out::Value(Reg::store(target, len, scope)?),
+        (Some(target), Some(Target::Value(_, len))) => Out::Value(Reg::store(target, len, &scope.inited)?),
         (Some(target), Some(Target::Verdict)) if Reg::is_verdict(target)? => Out::Verdict,
         (Some(_), _) => return Err(Errno::EINVAL.into()),
         (None, _) if set.has(flag::MAP) => return Err(Errno::EINVAL.into()),
@@ -100,7 +99,7 @@ impl Expr for Lookup {
         vec![Ref::Set(self.set)]
     }
 
-    fn validate(&self, _place: super::Place, _table: &Table) -> Result<(), Errno> {
+    fn validate(&self, _place: crate::expression::Place, _table: &Table) -> Result<(), Errno> {
         Ok(())
     }
 }

@@ -1,10 +1,9 @@
 //! `meta`: properties of a packet beside its bytes.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use netfilter::Point;
@@ -57,7 +56,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
     match (attrs.get(DREG), attrs.get(SREG)) {
         (Some(_), Some(_)) | (None, None) => Err(Errno::EINVAL.into()),
         (None, Some(source)) if key == key::MARK => {
-            Ok(Box::new(SetMark { source: Reg::load(source, 4, scope)? }))
+            Ok(Box::new(SetMark { source: Reg::load(source, 4, &scope.inited)? }))
         }
         (None, Some(_)) => Err(Errno::EOPNOTSUPP.into()),
         (Some(target), None) => {
@@ -69,7 +68,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
                 key::IIFNAME | key::OIFNAME | key::SDIFNAME => IFNAMSIZ,
                 _ => return Err(Errno::EOPNOTSUPP.into()),
             };
-            Ok(Box::new(Get { key, target: Reg::store(target, len, scope)? }))
+            Ok(Box::new(Get { key, target: Reg::store(target, len, &scope.inited)? }))
         }
     }
 }

@@ -23,77 +23,11 @@ pub(crate) mod reject;
 pub(crate) mod rt;
 pub(crate) mod xt;
 
-use crate::attr::{Attr, Attrs, Result, Writer};
-use crate::data::Verdict;
-use crate::model::{Kind, Ref, Table};
-use crate::run::Run;
+use crate::attr::{Attr, Attrs, NFTA_LIST_ELEM, Result};
+use crate::expression::{DATA, Expr, NAME};
 use crate::scope::Scope;
 use abi::Errno;
 
-/// What an expression comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// The next expression.
-    Next,
-    /// The rule does not match.
-    Break,
-    /// The rule decides.
-    Verdict(Verdict),
-}
-
-impl Flow {
-    /// Goes on when it matches.
-    pub fn when(matches: bool) -> Flow {
-        if matches { Flow::Next } else { Flow::Break }
-    }
-}
-
-/// Where a rule is reached from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub kind: Kind,
-    pub hook: u8,
-}
-
-impl Place {
-    /// The bit of the hook.
-    pub fn bit(self) -> u8 {
-        1 << self.hook
-    }
-    /// The hook as netfilter's point.
-    pub fn point(self) -> netfilter::Point {
-        crate::hooks::POINTS[usize::from(self.hook) % crate::hooks::POINTS.len()]
-    }
-}
-
-/// An expression. Packets of several threads meet it at once; state is atomic or behind a leaf lock.
-pub(crate) trait Expr: Send + Sync {
-    fn name(&self) -> &'static str;
-    fn run(&self, run: &mut Run<'_, '_>) -> Flow;
-    /// Writes the attributes that it was made from, and what it counted.
-    fn dump(&self, out: &mut Writer, table: &Table);
-    /// What it keeps in use.
-    fn refs(&self) -> Vec<Ref> {
-        Vec::new()
-    }
-    /// Whether it may stand in a chain that such a base chain leads to.
-    fn validate(&self, _place: Place, _table: &Table) -> Result<(), Errno> {
-        Ok(())
-    }
-    /// One like it for a new element of a set; `None` when elements cannot have it.
-    fn fresh(&self) -> Option<Box<dyn Expr>> {
-        None
-    }
-    /// Forgets what it counted.
-    fn reset(&self) {}
-    /// Bytes that it takes beside itself.
-    fn weight(&self) -> usize {
-        0
-    }
-}
-
-const NAME: u16 = 1;
-const DATA: u16 = 2;
 /// Longest name of an expression.
 const NAME_MAX: usize = 128;
 
@@ -169,7 +103,7 @@ pub(crate) fn parse_list(
                 if out.len() == STATEFUL_MAX {
                     return Err(Errno::E2BIG.into());
                 }
-                if item.kind != crate::set::NFTA_LIST_ELEM {
+                if item.kind != NFTA_LIST_ELEM {
                     return Err(Errno::EINVAL.into());
                 }
                 out.push(parse_stateful(item, scope)?);
@@ -177,26 +111,5 @@ pub(crate) fn parse_list(
             Ok(out)
         }
         (None, None) => Ok(Vec::new()),
-    }
-}
-
-/// An expression as an attribute.
-pub(crate) fn dump(expr: &dyn Expr, kind: u16, out: &mut Writer, table: &Table) {
-    out.nest(kind, |out| {
-        out.text(NAME, expr.name().as_bytes());
-        out.nest(DATA, |out| expr.dump(out, table));
-    });
-}
-
-/// Stateful expressions as attributes: one, or a list.
-pub(crate) fn dump_list(exprs: &[Box<dyn Expr>], one: u16, many: u16, out: &mut Writer, table: &Table) {
-    match exprs {
-        [] => {}
-        [only] => dump(&**only, one, out, table),
-        all => out.nest(many, |out| {
-            for expr in all {
-                dump(&**expr, crate::set::NFTA_LIST_ELEM, out, table);
-            }
-        }),
     }
 }

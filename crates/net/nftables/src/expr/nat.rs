@@ -1,11 +1,10 @@
 //! `nat`, `masq` and `redir`: a connection gets other addresses or ports.
 
-use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::{Reg, Verdict};
+use crate::expression::{Expr, Flow, Place, Run};
 use crate::family;
 use crate::model::{Kind, Table};
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use netfilter::nat::{self, Manip, Range};
@@ -48,8 +47,8 @@ struct Pair(Reg, Reg);
 impl Pair {
     fn parse(attrs: Attrs<'_>, min: u16, max: u16, len: usize, scope: &Scope<'_>) -> Result<Option<Pair>> {
         let Some(first) = attrs.get(min) else { return Ok(None) };
-        let first = Reg::load(first, len, scope)?;
-        let last = attrs.get(max).map(|last| Reg::load(last, len, scope)).transpose()?;
+        let first = Reg::load(first, len, &scope.inited)?;
+        let last = attrs.get(max).map(|last| Reg::load(last, len, &scope.inited)).transpose()?;
         Ok(Some(Pair(first, last.unwrap_or(first))))
     }
     fn ports(self, run: &Run<'_, '_>) -> (u16, u16) {

@@ -1,10 +1,9 @@
 //! `numgen`: numbers in turn or at random.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +33,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
         return Err(Errno::ERANGE.into());
     }
     offset.checked_add(modulus - 1).ok_or(Errno::EOVERFLOW)?;
-    let target = Reg::store(target, 4, scope)?;
+    let target = Reg::store(target, 4, &scope.inited)?;
     Ok(Box::new(Numgen { target, modulus, random, offset, last: (modulus - 1).into() }))
 }
 

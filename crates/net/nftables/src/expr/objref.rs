@@ -1,10 +1,9 @@
 //! `objref`: uses a named object, or the one that a map gives.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Run};
 use crate::model::{Ref, Table};
-use crate::run::Run;
 use crate::scope::Scope;
 use crate::set::flag;
 use abi::Errno;
@@ -28,7 +27,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
         if !set.has(flag::OBJECT) {
             return Err(Errno::EINVAL.into());
         }
-        return Ok(Box::new(Objref::Mapped(Reg::load(source, set.key_len, scope)?, set.handle)));
+        return Ok(Box::new(Objref::Mapped(Reg::load(source, set.key_len, &scope.inited)?, set.handle)));
     }
     let (Some(name), Some(kind)) = (attrs.get(NAME), attrs.be32(TYPE)?) else {
         return Err(Errno::EOPNOTSUPP.into());

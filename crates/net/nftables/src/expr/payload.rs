@@ -1,11 +1,10 @@
 //! `payload`: bytes of a packet's headers, read or changed.
 
 use super::bits::small;
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 
@@ -85,10 +84,12 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
     match (attrs.get(DREG), attrs.get(SREG)) {
         (Some(_), Some(_)) | (None, None) => Err(Errno::EINVAL.into()),
         (Some(target), None) if offset > u16::MAX.into() => {
-            Reg::store(target, place.len, scope)?;
+            Reg::store(target, place.len, &scope.inited)?;
             Err(Errno::ERANGE.into())
         }
-        (Some(target), None) => Ok(Box::new(Load { place, target: Reg::store(target, place.len, scope)? })),
+        (Some(target), None) => {
+            Ok(Box::new(Load { place, target: Reg::store(target, place.len, &scope.inited)? }))
+        }
         (None, Some(source)) => {
             let kind = attrs.be32(CSUM_TYPE)?.unwrap_or(0);
             let flags = attrs.be32(CSUM_FLAGS)?.unwrap_or(0);
@@ -100,7 +101,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
                 return Err(Errno::EINVAL.into());
             }
             let checksum = (kind, attrs.be32(CSUM_OFFSET)?.unwrap_or(0), flags);
-            Ok(Box::new(Store { place, source: Reg::load(source, place.len, scope)?, checksum }))
+            Ok(Box::new(Store { place, source: Reg::load(source, place.len, &scope.inited)?, checksum }))
         }
     }
 }

@@ -1,9 +1,8 @@
 //! `quota`: a number of bytes that can be used up.
 
-use super::{Expr, Flow};
 use crate::attr::{Attrs, Result, Writer};
+use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};

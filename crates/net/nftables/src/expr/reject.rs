@@ -1,10 +1,9 @@
 //! `reject`: drops a packet and tells the sender.
 
-use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Verdict;
+use crate::expression::{Expr, Flow, Place, Run};
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 

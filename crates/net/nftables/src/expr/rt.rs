@@ -1,10 +1,9 @@
 //! `rt`: the route of a packet.
 
-use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Reg;
+use crate::expression::{Expr, Flow, Place, Run, octets};
 use crate::model::Table;
-use crate::run::{Run, octets};
 use crate::scope::Scope;
 use abi::Errno;
 use netstack::route::Key;
@@ -29,7 +28,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
         TCPMSS => 2,
         _ => return Err(Errno::EOPNOTSUPP.into()),
     };
-    Ok(Box::new(Route { target: Reg::store(target, len, scope)?, key }))
+    Ok(Box::new(Route { target: Reg::store(target, len, &scope.inited)?, key }))
 }
 
 /// The next hop to an address.

@@ -1,12 +1,11 @@
 //! `match` and `target`: the matches and targets of iptables without an expression of their own. The crate `xtables`
 //! has them.
 
-use super::{Expr, Flow, Place};
 use crate::attr::{Attrs, Result, Writer};
 use crate::data::Verdict;
+use crate::expression::{Expr, Flow, Place, Run};
 use crate::family;
 use crate::model::Table;
-use crate::run::Run;
 use crate::scope::Scope;
 use abi::Errno;
 use netfilter::{Family, Netfilter};

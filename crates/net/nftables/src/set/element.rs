@@ -3,7 +3,7 @@
 use crate::attr::Writer;
 use crate::budget::Charge;
 use crate::data::Data;
-use crate::expr::{self, Expr};
+use crate::expression::{self, Expr};
 use crate::model::{Ref, Table};
 use crate::set::Set;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,9 +80,9 @@ impl Element {
             Data::dump_value(KEY_END, end, out);
         }
         if let Some(data) = &self.data {
-            data.dump(DATA, out, table);
+            data.dump(DATA, out, &|chain| table.chain_name(chain));
         }
-        expr::dump_list(&self.exprs, EXPR, EXPRESSIONS, out, table);
+        expression::dump_list(&self.exprs, EXPR, EXPRESSIONS, out, table);
         if let Some(object) = self.object.and_then(|object| table.objects.get(&object)) {
             out.text(OBJREF, &object.name);
         }

@@ -7,9 +7,9 @@
 pub(crate) mod contents;
 pub(crate) mod element;
 
-use crate::attr::Writer;
+use crate::attr::{NFTA_LIST_ELEM, Writer};
 use crate::budget::Charge;
-use crate::expr::{self, Expr};
+use crate::expression::{self, Expr};
 use crate::model::{Name, Table};
 use contents::Contents;
 use std::sync::Arc;
@@ -85,7 +85,6 @@ pub(crate) const NFTA_SET_EXPRESSIONS: u16 = 18;
 pub(crate) const NFTA_SET_DESC_SIZE: u16 = 1;
 pub(crate) const NFTA_SET_DESC_CONCAT: u16 = 2;
 pub(crate) const NFTA_SET_FIELD_LEN: u16 = 1;
-pub(crate) const NFTA_LIST_ELEM: u16 = 1;
 
 impl Set {
     pub fn is_anonymous(&self) -> bool {
@@ -149,6 +148,6 @@ impl Set {
                 });
             }
         });
-        expr::dump_list(&self.exprs, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS, out, table);
+        expression::dump_list(&self.exprs, NFTA_SET_EXPR, NFTA_SET_EXPRESSIONS, out, table);
     }
 }
