@@ -1,11 +1,11 @@
 //! Ancillary data: what a receiver is told of a datagram, and what a sender says of it. See ip(7), ipv6(7), socket(7).
 
 use crate::addr;
-use crate::options::extension::{
-    self, IPV6_2292DSTOPTS, IPV6_2292HOPLIMIT, IPV6_2292HOPOPTS, IPV6_2292PKTINFO, IPV6_2292RTHDR,
+use crate::headers;
+use crate::names::{
+    IPV6_2292DSTOPTS, IPV6_2292HOPLIMIT, IPV6_2292HOPOPTS, IPV6_2292PKTINFO, IPV6_2292RTHDR,
+    IPV6_ORIGDSTADDR, IPV6_RECVORIGDSTADDR, SO_RCVMARK,
 };
-use crate::options::ip::{IPV6_ORIGDSTADDR, IPV6_RECVORIGDSTADDR};
-use crate::stamps::SO_RCVMARK;
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
 use caller::UserMemory;
@@ -235,7 +235,7 @@ fn of_ipv6(wants: &Wants, d: &Datagram, out: &mut Vec<Ancillary>) {
     if wanted(libc::IPV6_RECVTCLASS) {
         tell(libc::IPV6_TCLASS, &i32::from(d.tos).to_ne_bytes());
     }
-    let extensions = d.extensions.as_ref().map(|(first, bytes)| extension::received(*first, bytes));
+    let extensions = d.extensions.as_ref().map(|(first, bytes)| headers::received(*first, bytes));
     let all = extensions.as_deref().unwrap_or_default();
     tell_extensions(&wanted, all, &mut tell);
     if wanted(IPV6_2292PKTINFO) {
@@ -288,7 +288,7 @@ fn tell_old_extensions(wanted: &dyn Fn(i32) -> bool, all: &[(u8, &[u8])], tell: 
 
 /// IPV6_RECVPATHMTU: a datagram that the socket sent was too large.
 pub(crate) fn of_too_large(to: SocketAddrV6, mtu: u32) -> Ancillary {
-    let info = extension::mtu_info(to, mtu, libc::AF_INET6 as u16);
+    let info = headers::mtu_info(to, mtu, libc::AF_INET6 as u16);
     message(libc::IPPROTO_IPV6, libc::IPV6_PATHMTU, &info)
 }
 
@@ -328,7 +328,7 @@ pub(crate) fn of_sender(
     for m in messages {
         match m.level {
             libc::IPPROTO_IP if !over_v6 => say_ipv4(&mut control, m)?,
-            libc::IPPROTO_IPV6 if over_v6 => match extension::say(&mut extensions, m, &privileged) {
+            libc::IPPROTO_IPV6 if over_v6 => match headers::say(&mut extensions, m, &privileged) {
                 Some(said) => said?,
                 None => say_ipv6(stack, &mut control, m)?,
             },

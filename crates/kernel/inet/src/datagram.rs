@@ -2,9 +2,10 @@
 
 use crate::addr;
 use crate::control::{self, Stamp};
+use crate::names::SO_RCVMARK;
 use crate::notify::{Waiters, shown};
-use crate::options::{self, Common, extension, groups, ip, netfilter, udp};
-use crate::stamps::SO_RCVMARK;
+use crate::options::{self, Common, extension};
+use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
@@ -23,9 +24,6 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use vfs::Caller;
 use wait::{Events, WaitQueue};
-
-/// Options of raw sockets of IPv6.
-const RAW_OPTIONS: [i32; 2] = [libc::IPV6_CHECKSUM, libc::IPV6_HDRINCL];
 
 /// A datagram socket as its descriptor owns it.
 pub(crate) struct Datagrams {
@@ -61,22 +59,6 @@ impl Datagrams {
 
     fn is_raw(&self) -> bool {
         matches!(self.socket.protocol(), Protocol::Raw(_))
-    }
-
-    /// True for ICMP_FILTER and ICMP6_FILTER of a raw socket of ICMP; EOPNOTSUPP for those of another protocol.
-    fn filters_icmp(&self, level: i32, name: i32) -> Result<bool> {
-        let filter = if self.socket.is_v6() { (libc::IPPROTO_ICMPV6, 1) } else { (libc::SOL_RAW, 1) };
-        match self.socket.protocol() {
-            Protocol::Raw(_) if (level, name) != filter => Ok(false),
-            Protocol::Raw(p) if [libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6].contains(&p.into()) => Ok(true),
-            Protocol::Raw(_) => Err(Errno::EOPNOTSUPP),
-            _ => Ok(false),
-        }
-    }
-
-    /// Raw sockets of IPv6 have no options of IPv4.
-    fn lacks(&self, level: i32) -> bool {
-        level == libc::IPPROTO_IP && self.is_raw() && self.socket.is_v6()
     }
 
     fn v6_only(&self) -> bool {
@@ -298,10 +280,8 @@ impl SocketOptions for Datagrams {
             return Some(Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect()));
         }
         match name {
-            SO_RCVMARK => Some(Ok(options::int(self.common.wants.get(libc::SOL_SOCKET, name) as i32))),
-            libc::SO_TIMESTAMPING => {
-                Some(Ok(options::int(self.socket.configure(now(), |o| o.timestamping) as i32)))
-            }
+            SO_RCVMARK => Some(Ok(int(self.common.wants.get(libc::SOL_SOCKET, name) as i32))),
+            libc::SO_TIMESTAMPING => Some(Ok(int(self.socket.configure(now(), |o| o.timestamping) as i32))),
             _ => self.socket.configure(now(), |o| self.common.get(&self.net, o, name)),
         }
     }
@@ -316,14 +296,14 @@ impl SocketOptions for Datagrams {
                 return Some(if self.socket.set_filter(None) { Ok(()) } else { Err(Errno::ENOENT) });
             }
             SO_RCVMARK => {
-                return Some(options::read_int(value).and_then(|v| {
+                return Some(read_int(value).and_then(|v| {
                     crate::stamps::may_ask_for_marks(cx, &self.net)?;
                     self.common.wants.set(libc::SOL_SOCKET, name, v != 0);
                     Ok(())
                 }));
             }
             libc::SO_TIMESTAMPING => {
-                return Some(options::read_int(value).and_then(|v| {
+                return Some(read_int(value).and_then(|v| {
                     let tells = self.socket.configure(now(), |o| {
                         crate::stamps::set(o, v).map(|()| crate::stamps::tells_arrivals(o))
                     })?;
@@ -347,11 +327,7 @@ impl SocketOptions for Datagrams {
         value: u64,
         room: usize,
     ) -> Option<Result<Vec<u8>>> {
-        if self.lacks(option.0) {
-            return Some(Err(Errno::ENOPROTOOPT));
-        }
-        groups::get(mem, &self.ip_socket(), option, value, room)
-            .or_else(|| netfilter::get(cx, mem, (&self.net, self.socket.is_v6()), option, value, room))
+        options::get_at(&self.ip_socket(), cx, mem, option, value, room)
     }
     fn set_option_at(
         &self,
@@ -361,49 +337,16 @@ impl SocketOptions for Datagrams {
         value: u64,
         len: usize,
     ) -> Option<Result<()>> {
-        if self.lacks(option.0) {
-            return Some(Err(Errno::ENOPROTOOPT));
-        }
-        netfilter::set(cx, mem, (&self.net, self.socket.is_v6()), option, value, len)
+        options::set_at(&self.ip_socket(), cx, mem, option, value, len)
     }
     fn longest_option(&self, level: i32, name: i32) -> usize {
         options::longest(level, name)
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
-        match level {
-            libc::IPPROTO_UDP | libc::IPPROTO_UDPLITE if self.socket.protocol().is_udp() => {
-                udp::get(&self.socket, name)
-            }
-            _ if self.filters_icmp(level, name)? => {
-                let words = self.socket.configure(now(), |o| o.icmp_filter);
-                let count = if self.socket.is_v6() { words.len() } else { 1 };
-                Ok(words[..count].iter().flat_map(|word| word.to_ne_bytes()).collect())
-            }
-            // Raw sockets know these options by two levels.
-            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && RAW_OPTIONS.contains(&name) => {
-                ip::get(&self.ip_socket(), libc::IPPROTO_IPV6, name)
-            }
-            _ => ip::get(&self.ip_socket(), level, name),
-        }
+        options::get(&self.ip_socket(), level, name)
     }
     fn set_option(&self, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
-        match level {
-            libc::IPPROTO_UDP | libc::IPPROTO_UDPLITE if self.socket.protocol().is_udp() => {
-                udp::set(&self.socket, name, value)
-            }
-            _ if self.filters_icmp(level, name)? => {
-                let most = if self.socket.is_v6() { 8 } else { 1 };
-                self.socket.configure(now(), |o| {
-                    let given = value.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word));
-                    o.icmp_filter.iter_mut().take(most).zip(given).for_each(|(word, new)| *word = new);
-                });
-                Ok(())
-            }
-            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && RAW_OPTIONS.contains(&name) => {
-                ip::set(&self.ip_socket(), cx, libc::IPPROTO_IPV6, name, value)
-            }
-            _ => ip::set(&self.ip_socket(), cx, level, name, value),
-        }
+        options::set(&self.ip_socket(), cx, level, name, value)
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
         if let Some(answer) = self.stamp.ioctl(mem, cmd, arg) {
@@ -442,8 +385,8 @@ impl SocketInfo for Datagrams {
 }
 
 impl Datagrams {
-    fn ip_socket(&self) -> ip::Socket<'_> {
-        ip::Socket {
+    fn ip_socket(&self) -> options::Socket<'_> {
+        options::Socket {
             v6: self.socket.is_v6(),
             net: &self.net,
             common: &self.common,

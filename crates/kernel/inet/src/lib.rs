@@ -12,6 +12,8 @@ mod control;
 mod datagram;
 mod family;
 mod fanout;
+mod headers;
+mod names;
 mod notices;
 mod notify;
 mod options;
@@ -19,6 +21,7 @@ mod packet;
 mod ring;
 mod stamps;
 mod stream;
+mod value;
 
 pub use family::InetFamily;
 pub use packet::PacketFamily;

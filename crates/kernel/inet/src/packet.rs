@@ -4,8 +4,8 @@
 use crate::control::Stamp;
 use crate::fanout;
 use crate::notify::{Waiters, shown};
-use crate::options::int;
 use crate::ring::{self, Ring};
+use crate::value::int;
 use abi::{Errno, Result};
 use caller::UserMemory;
 use lock_order::Mutex;
@@ -405,11 +405,11 @@ impl SocketOptions for Packets {
     fn set_option(&self, _cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match (level, name) {
             (SOL_PACKET, PACKET_AUXDATA) => {
-                self.auxdata.store(crate::options::read_int(value)? != 0, Ordering::Relaxed);
+                self.auxdata.store(crate::value::read_int(value)? != 0, Ordering::Relaxed);
                 Ok(())
             }
             (SOL_PACKET, PACKET_ORIGDEV | PACKET_QDISC_BYPASS | PACKET_IGNORE_OUTGOING) => {
-                let value = crate::options::read_int(value)?;
+                let value = crate::value::read_int(value)?;
                 if name == PACKET_IGNORE_OUTGOING {
                     self.socket.ignore_outgoing(crate::options::tcp::within(value, 0, 1)? != 0);
                 }
@@ -421,7 +421,7 @@ impl SocketOptions for Packets {
             (SOL_PACKET, PACKET_FANOUT) => self.socket.join_fanout(fanout::parse(value)?),
             (SOL_PACKET, PACKET_FANOUT_DATA) => fanout::set_data(&self.socket, value),
             (SOL_PACKET, PACKET_VERSION | PACKET_RESERVE) => {
-                let value = crate::options::read_int(value)?;
+                let value = crate::value::read_int(value)?;
                 let mut state = self.ring.lock();
                 match (state.ring.is_some(), name) {
                     (true, _) => return Err(Errno::EBUSY),

@@ -1,7 +1,7 @@
 //! SO_TIMESTAMPING of datagram sockets, and what a sender says at level SOL_SOCKET: SO_TIMESTAMPING, SO_MARK, SCM_TXTIME. See
 //! cmsg(3), socket(7), Documentation/networking/timestamping.rst. Times are the stack's; no device has a clock.
 
-use crate::options::read_int;
+use crate::value::read_int;
 use abi::{Errno, Result};
 use netstack::datagram::SendControl;
 use netstack::options::IpOptions;
@@ -10,8 +10,6 @@ use rights::Cap;
 use socket::{Ancillary, NetNamespace, Options};
 use vfs::Caller;
 
-/// SO_RCVMARK.
-pub(crate) const SO_RCVMARK: i32 = 75;
 /// SCM_TXTIME.
 const TXTIME: i32 = 61;
 const RX_SOFTWARE: u32 = 1 << 3;

@@ -3,10 +3,11 @@
 use crate::addr;
 use crate::notices;
 use crate::notify::{Waiters, shown};
-use crate::options::{self, Common, ip, netfilter, tcp};
+use crate::options::{self, Common, tcp};
+use crate::value::{int, read_int};
 use abi::{Errno, Result, Signal};
 use caller::UserMemory;
-use netstack::tcp::{State, TcpSocket, Wanted};
+use netstack::tcp::{SendFlags, State, TcpSocket};
 use rights::Cap;
 use socket::Connect;
 use socket::SocketInfo;
@@ -105,9 +106,9 @@ impl Drop for Stream {
 }
 
 /// What send(2) asks for; `zerocopy` is SO_ZEROCOPY.
-fn wanted(flags: i32, zerocopy: bool) -> Wanted {
+fn wanted(flags: i32, zerocopy: bool) -> SendFlags {
     let on = |flag| flags & flag != 0;
-    Wanted {
+    SendFlags {
         more: on(libc::MSG_MORE),
         whole: on(libc::MSG_EOR),
         zerocopy: zerocopy && on(libc::MSG_ZEROCOPY),
@@ -246,21 +247,21 @@ impl SocketOptions for Stream {
     fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
         let buffers = || self.socket.buffers();
         match name {
-            libc::SO_SNDBUF => Some(Ok(options::int(buffers().0 as i32))),
-            libc::SO_RCVBUF => Some(Ok(options::int(buffers().1 as i32))),
+            libc::SO_SNDBUF => Some(Ok(int(buffers().0 as i32))),
+            libc::SO_RCVBUF => Some(Ok(int(buffers().1 as i32))),
             libc::SO_MEMINFO => Some(Ok(self.memory())),
-            libc::SO_ZEROCOPY => Some(Ok(options::int(self.common.kept(libc::SOL_SOCKET, name)))),
-            libc::SO_TIMESTAMPING => Some(Ok(options::int(self.timestamping() as i32))),
+            libc::SO_ZEROCOPY => Some(Ok(int(self.common.kept(libc::SOL_SOCKET, name)))),
+            libc::SO_TIMESTAMPING => Some(Ok(int(self.timestamping() as i32))),
             _ => self.socket.configure(now(), |o| self.common.get(&self.net, &o.ip, name)),
         }
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
         match name {
-            libc::SO_ZEROCOPY => Some(options::read_int(value).and_then(|v| {
+            libc::SO_ZEROCOPY => Some(read_int(value).and_then(|v| {
                 self.common.keep(libc::SOL_SOCKET, name, options::tcp::within(v, 0, 1)?);
                 Ok(())
             })),
-            libc::SO_TIMESTAMPING => Some(options::read_int(value).and_then(|v| {
+            libc::SO_TIMESTAMPING => Some(read_int(value).and_then(|v| {
                 let flags = notices::flags(v, self.socket.state())?;
                 self.socket.set_timestamping(now(), flags);
                 Ok(())
@@ -279,8 +280,7 @@ impl SocketOptions for Stream {
         value: u64,
         room: usize,
     ) -> Option<Result<Vec<u8>>> {
-        netfilter::original(&self.net, &self.socket, option, room)
-            .or_else(|| netfilter::get(cx, mem, (&self.net, self.socket.is_v6()), option, value, room))
+        options::get_at(&self.ip_socket(), cx, mem, option, value, room)
     }
     fn set_option_at(
         &self,
@@ -290,19 +290,13 @@ impl SocketOptions for Stream {
         value: u64,
         len: usize,
     ) -> Option<Result<()>> {
-        netfilter::set(cx, mem, (&self.net, self.socket.is_v6()), option, value, len)
+        options::set_at(&self.ip_socket(), cx, mem, option, value, len)
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
-        match level {
-            libc::IPPROTO_TCP => tcp::get(&self.socket, &self.common, name),
-            _ => ip::get(&self.ip_socket(), level, name),
-        }
+        options::get(&self.ip_socket(), level, name)
     }
     fn set_option(&self, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
-        match level {
-            libc::IPPROTO_TCP => tcp::set(&self.socket, &self.common, cx, name, value),
-            _ => ip::set(&self.ip_socket(), cx, level, name, value),
-        }
+        options::set(&self.ip_socket(), cx, level, name, value)
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
         let listening = self.listening();
@@ -341,8 +335,8 @@ const SIOCOUTQNSD: u32 = 0x894b;
 const SIOCATMARK: u32 = 0x8905;
 
 impl Stream {
-    fn ip_socket(&self) -> ip::Socket<'_> {
-        ip::Socket {
+    fn ip_socket(&self) -> options::Socket<'_> {
+        options::Socket {
             v6: self.socket.is_v6(),
             net: &self.net,
             common: &self.common,

@@ -1,8 +1,10 @@
 //! Options of level IPPROTO_IPV6 for extension headers and path MTUs: RFC 3542, and RFC 2292 before it. See ipv6(7).
 
-use super::ip::Socket;
-use super::{int, read_int};
+use super::socket::Socket;
 use crate::control;
+use crate::headers::mtu_info;
+use crate::names::IPV6_2292PKTOPTIONS;
+use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use netstack::wire::extension::{Extensions, is_segment_routing};
 use rights::Cap;
@@ -11,13 +13,6 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 use std::sync::Arc;
 use vfs::Caller;
 
-/// Names that libc lacks.
-pub(crate) const IPV6_2292PKTINFO: i32 = 2;
-pub(crate) const IPV6_2292HOPOPTS: i32 = 3;
-pub(crate) const IPV6_2292DSTOPTS: i32 = 4;
-pub(crate) const IPV6_2292RTHDR: i32 = 5;
-pub(crate) const IPV6_2292PKTOPTIONS: i32 = 6;
-pub(crate) const IPV6_2292HOPLIMIT: i32 = 8;
 const IPV6_HDRINCL: i32 = 36;
 
 /// The longest header that a socket may have.
@@ -56,16 +51,6 @@ pub(crate) fn get(socket: &Socket<'_>, name: i32) -> Option<Result<Vec<u8>>> {
         _ => return None,
     };
     Some(value)
-}
-
-/// `struct ip6_mtuinfo`; without an address all of it is zero.
-pub(crate) fn mtu_info(to: SocketAddrV6, mtu: u32, family: u16) -> Vec<u8> {
-    let mut info = family.to_ne_bytes().to_vec();
-    info.extend([0; 6]);
-    info.extend(to.ip().octets());
-    info.extend(to.scope_id().to_ne_bytes());
-    info.extend(mtu.to_ne_bytes());
-    info
 }
 
 /// setsockopt(2); `None` for options that are none of these.
@@ -176,44 +161,4 @@ fn messages(mut rest: &[u8]) -> Result<Vec<Ancillary>> {
         rest = rest.get(len.next_multiple_of(8)..).unwrap_or_default();
     }
     Ok(out)
-}
-
-/// A header in a control message: as long as it says.
-fn header(m: &Ancillary) -> Result<Vec<u8>> {
-    let units = m.data.get(1).copied().ok_or(Errno::EINVAL)?;
-    Ok(m.data.get(..(usize::from(units) + 1) * 8).ok_or(Errno::EINVAL)?.to_vec())
-}
-
-/// Takes a control message with a header; `None` for other messages. Routing headers of the kinds that Linux takes here need
-/// Mobile IPv6, so they are refused.
-pub(crate) fn say(all: &mut Extensions, m: &Ancillary, privileged: &dyn Fn() -> bool) -> Option<Result<()>> {
-    let once = matches!(m.kind, libc::IPV6_HOPOPTS | IPV6_2292HOPOPTS | IPV6_2292DSTOPTS);
-    let place = match m.kind {
-        libc::IPV6_HOPOPTS | IPV6_2292HOPOPTS => &mut all.hop,
-        libc::IPV6_DSTOPTS | IPV6_2292DSTOPTS => &mut all.destination,
-        libc::IPV6_RTHDRDSTOPTS => &mut all.before_routing,
-        libc::IPV6_RTHDR | IPV6_2292RTHDR => return Some(Err(Errno::EINVAL)),
-        _ => return None,
-    };
-    Some(header(m).and_then(|header| match privileged() {
-        _ if once && m.kind != IPV6_2292DSTOPTS && !place.is_empty() => Err(Errno::EINVAL),
-        false => Err(Errno::EPERM),
-        true if once && !place.is_empty() => Err(Errno::EINVAL),
-        true => {
-            *place = header;
-            Ok(())
-        }
-    }))
-}
-
-/// The headers that a reader asks for, in their order: kind of header and its bytes.
-pub(crate) fn received(first: u8, mut rest: &[u8]) -> Vec<(u8, &[u8])> {
-    let mut out = Vec::new();
-    let mut kind = first;
-    while let Some(&[next, units]) = rest.first_chunk::<2>() {
-        let Some((header, after)) = rest.split_at_checked((usize::from(units) + 1) * 8) else { break };
-        out.push((kind, header));
-        (kind, rest) = (next, after);
-    }
-    out
 }

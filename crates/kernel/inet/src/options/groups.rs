@@ -1,6 +1,6 @@
 //! Multicast groups: IP_ADD_MEMBERSHIP, IPV6_JOIN_GROUP, MCAST_JOIN_GROUP and their relatives. See ip(7), ipv6(7).
 
-use super::ip::Socket;
+use super::socket::Socket;
 use crate::addr;
 use abi::{Errno, Result};
 use caller::UserMemory;

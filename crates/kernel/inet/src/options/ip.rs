@@ -1,87 +1,22 @@
 //! Options of levels IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7).
 
-use super::{Common, extension, groups, int, read_int};
+use super::socket::Socket;
+use super::{extension, groups};
 use crate::control::Wants;
+use crate::names::IPV6_2292PKTOPTIONS;
+use crate::value::{int, read_int};
 use abi::{Errno, Result};
-use netstack::datagram::{DatagramSocket, Protocol};
-use netstack::options::{IpOptions, MtuDiscovery};
-use netstack::tcp::{State, TcpSocket};
+use netstack::datagram::Protocol;
+use netstack::options::MtuDiscovery;
 use rights::Cap;
-use socket::net_ns::now;
 use socket::{NetNamespace, cmsg};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use vfs::Caller;
 
-/// Names that libc lacks.
-pub(crate) const IPV6_RECVORIGDSTADDR: i32 = 74;
-pub(crate) const IPV6_ORIGDSTADDR: i32 = IPV6_RECVORIGDSTADDR;
 const IP_PROTOCOL: i32 = 52;
 const IP_PKTOPTIONS: i32 = 9;
 const IPV6_MULTICAST_ALL: i32 = 29;
 const IPV6_MINHOPCOUNT: i32 = 73;
-
-/// A socket with options that are read or changed.
-pub(crate) struct Socket<'a> {
-    pub(crate) v6: bool,
-    pub(crate) net: &'a NetNamespace,
-    pub(crate) common: &'a Common,
-    pub(crate) kind: i32,
-    /// One of these two is there.
-    pub(crate) datagram: Option<&'a Arc<DatagramSocket>>,
-    pub(crate) stream: Option<&'a TcpSocket>,
-}
-
-impl Socket<'_> {
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut IpOptions) -> Result<R>) -> Result<R> {
-        match (self.datagram, self.stream) {
-            (Some(socket), _) => socket.configure(now(), f),
-            (None, Some(socket)) => socket.configure(now(), |o| f(&mut o.ip)),
-            (None, None) => Err(Errno::ENOPROTOOPT),
-        }
-    }
-
-    /// The MTU of the way to the peer; ENOTCONN without one.
-    pub(crate) fn path_mtu(&self) -> Result<i32> {
-        let mtu = match (self.datagram, self.stream) {
-            (Some(socket), _) => socket.path_mtu(),
-            (None, Some(socket)) if socket.remote().is_ok() => Some(socket.info(now()).pmtu),
-            _ => None,
-        };
-        mtu.map(|mtu| mtu as i32).ok_or(Errno::ENOTCONN)
-    }
-
-    /// The protocol of a stream or datagram socket that has ports.
-    fn has_ports(&self) -> bool {
-        self.stream.is_some() || self.datagram.is_some_and(|socket| socket.protocol().is_udp())
-    }
-
-    /// Whether it is connected, as IPV6_ADDRFORM has it.
-    fn is_connected(&self) -> bool {
-        let stream = self.stream.is_some_and(|socket| socket.state() == State::Established);
-        stream || self.datagram.is_some_and(|socket| socket.remote().is_ok())
-    }
-
-    /// IPV6_ADDRFORM: the only value is AF_INET.
-    fn change_family(&self, v: i32) -> Result<()> {
-        if v != libc::AF_INET {
-            return Err(Errno::EINVAL);
-        }
-        if !self.has_ports() {
-            return Err(Errno::ENOPROTOOPT);
-        }
-        match (self.stream, self.datagram) {
-            (Some(socket), _) => socket.become_v4(),
-            (None, Some(socket)) => socket.become_v4(),
-            (None, None) => Err(Errno::ENOPROTOOPT),
-        }
-    }
-
-    /// The answer for a level that the socket does not have.
-    fn no_level(&self) -> Errno {
-        if self.v6 { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP }
-    }
-}
 
 fn discovery(v: MtuDiscovery) -> i32 {
     match v {
@@ -119,7 +54,7 @@ pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>>
             })
         }
         libc::IPPROTO_IP if name == IP_PKTOPTIONS => received(socket, false),
-        libc::IPPROTO_IPV6 if socket.v6 && name == extension::IPV6_2292PKTOPTIONS => received(socket, true),
+        libc::IPPROTO_IPV6 if socket.v6 && name == IPV6_2292PKTOPTIONS => received(socket, true),
         // Packets have no options.
         libc::IPPROTO_IP if name == libc::IP_OPTIONS => Ok(Vec::new()),
         libc::IPPROTO_IP => get4(socket, name).map(int),

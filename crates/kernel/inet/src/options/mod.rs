@@ -1,18 +1,26 @@
-//! Socket options: those of SOL_SOCKET that the stack obeys. The levels of the protocols are in the modules.
+//! Socket options: those of SOL_SOCKET that the stack obeys. The levels of the protocols are in the modules; [`level`] says which
+//! module has an option.
 
 pub(crate) mod extension;
-pub(crate) mod groups;
-pub(crate) mod ip;
-pub(crate) mod netfilter;
+mod groups;
+mod icmp;
+mod ip;
+mod level;
+mod netfilter;
+mod socket;
 pub(crate) mod tcp;
-pub(crate) mod udp;
+mod udp;
+
+pub(crate) use level::{get, get_at, set, set_at};
+pub(crate) use socket::Socket;
 
 use crate::control::Wants;
+use crate::value::{int, read_int};
+use ::socket::{NetNamespace, Options};
 use abi::{Errno, Result};
 use lock_order::Mutex;
 use netstack::options::IpOptions;
 use rights::Cap;
-use socket::{NetNamespace, Options};
 use std::collections::BTreeMap;
 use vfs::Caller;
 
@@ -23,16 +31,6 @@ const SO_BINDTOIFINDEX: i32 = 62;
 const SO_INCOMING_NAPI_ID: i32 = 56;
 const SO_BUF_LOCK: i32 = 72;
 const SO_PASSRIGHTS: i32 = 83;
-
-/// An int as getsockopt(2) gives it.
-pub(crate) fn int(value: i32) -> Vec<u8> {
-    value.to_ne_bytes().to_vec()
-}
-
-/// The int that setsockopt(2) was given; EINVAL when there is not enough of it.
-pub(crate) fn read_int(value: &[u8]) -> Result<i32> {
-    value.first_chunk().copied().map(i32::from_ne_bytes).ok_or(Errno::EINVAL)
-}
 
 /// The most bytes that setsockopt(2) takes for an option.
 pub(crate) fn longest(level: i32, name: i32) -> usize {

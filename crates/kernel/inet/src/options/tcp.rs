@@ -1,6 +1,7 @@
 //! Options of level IPPROTO_TCP: tcp(7).
 
-use super::{Common, int, read_int};
+use super::Common;
+use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use netstack::tcp::{Algorithm, State, TcpOptions, TcpSocket};
 use socket::Options;

@@ -1,6 +1,6 @@
 //! Options of levels IPPROTO_UDP and IPPROTO_UDPLITE: udp(7), udplite(7).
 
-use super::{int, read_int};
+use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol};
 use socket::net_ns::now;

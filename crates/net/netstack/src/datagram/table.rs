@@ -77,7 +77,7 @@ impl<S> Table<S> {
         }
     }
 
-    /// Changes with whom a bound socket shares its port: SO_REUSEADDR and SO_REUSEPORT.
+    /// Changes whether a bound socket shares its port with others: SO_REUSEADDR and SO_REUSEPORT.
     pub(crate) fn share(&self, port: u16, socket: &S, (addr, by_port): (bool, bool)) {
         let mut shard = self.shard(port).write();
         let entries = shard.get_mut(&port).into_iter().flatten();

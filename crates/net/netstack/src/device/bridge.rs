@@ -57,7 +57,7 @@ impl Default for PortSettings {
 }
 
 impl PortSettings {
-    /// Whether a frame that nobody knows the port for leaves by this one.
+    /// Whether a frame leaves by this port when the port of its destination is not known.
     pub(crate) fn floods(&self, dst: Mac) -> bool {
         match dst {
             Mac::BROADCAST => self.broadcast_flood,

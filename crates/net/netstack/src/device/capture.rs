@@ -17,7 +17,7 @@ pub const ALL: u16 = 3;
 pub enum PacketType {
     /// To this host.
     Host = 0,
-    /// To everybody.
+    /// To all hosts of the link.
     Broadcast = 1,
     /// To a group.
     Multicast = 2,

@@ -39,7 +39,7 @@ impl Network {
         transmit(iface, frame);
     }
 
-    /// Asks for a neighbour's hardware address, `to` one or to everybody.
+    /// Asks for a neighbour's hardware address: the host `to`, or all hosts of the link.
     pub(crate) fn solicit(&self, now: Instant, iface: &Arc<Iface>, target: IpAddr, to: Option<Mac>) {
         let Some(src) = iface.source_for(target, target) else { return };
         match (src, target) {

@@ -187,7 +187,7 @@ impl Network {
 
     // Changes.
 
-    /// Sets whom changes of interfaces, addresses, routes, rules and neighbours are told; the first one stays.
+    /// Sets the monitor of changes of interfaces, addresses, routes, rules and neighbours; the first one stays.
     pub fn set_monitor(&self, monitor: Arc<dyn Monitor>) {
         let _ = self.monitor.set(monitor);
     }

@@ -67,7 +67,7 @@ pub enum Resolution {
 /// What a timer asks to be sent.
 #[derive(Debug)]
 pub enum Act {
-    /// A solicitation, to a hardware address or to everybody.
+    /// A solicitation, to a hardware address or to all hosts of the link.
     Solicit(Key, Option<Mac>),
     /// These frames cannot be delivered.
     Unreachable(Key, VecDeque<Frame>),

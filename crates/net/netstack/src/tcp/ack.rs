@@ -5,49 +5,13 @@ use super::board::{Mark, Sent};
 use super::cc::Algorithm;
 use super::chrono::Limit;
 use super::conn::{Conn, Cx};
-use super::recovery::Ca;
+use super::news::AckNews;
+use super::phase::Ca;
 use crate::notify::Events;
 use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
 use std::time::Duration;
-
-/// What an acknowledgement told.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct News {
-    /// `una` moved.
-    pub(crate) advanced: bool,
-    /// Packets that left the network by it.
-    pub(crate) delivered: u32,
-    /// Packets acknowledged in order.
-    pub(crate) acked: u32,
-    /// A duplicate was reported.
-    pub(crate) dsack: bool,
-    /// A segment was delivered that was sent before the time-out and never again.
-    pub(crate) original: bool,
-    /// A retransmitted segment was delivered.
-    pub(crate) retransmitted: bool,
-    /// It brought data, or another window: not a duplicate.
-    pub(crate) other: bool,
-    /// The timestamp echoes a segment older than the first retransmission.
-    pub(crate) echo_before: bool,
-    /// Packets newly taken for lost.
-    pub(crate) lost: u32,
-    /// Round-trip time of the latest segment that was sent once.
-    pub(crate) rtt: Option<Duration>,
-    /// The delivered segment that was sent last: packets delivered when it was sent, when that was, the start of its flight, its
-    /// transmission, and whether the program had nothing more to send.
-    rate: Option<(u64, Instant, Instant, Instant, bool)>,
-    /// Bytes per second by that sample; 0 when it says nothing.
-    sampled: u64,
-}
-
-impl News {
-    /// A timer found losses.
-    pub(crate) fn of_loss(lost: u32) -> News {
-        News { lost, ..News::default() }
-    }
-}
 
 impl Conn {
     /// Takes the acknowledgement of a segment; false when the segment is to be dropped.
@@ -65,7 +29,7 @@ impl Conn {
                 self.challenge(cx);
                 return false;
             }
-            let mut news = News { other: true, ..News::default() };
+            let mut news = AckNews { other: true, ..AckNews::default() };
             self.take_sacks(cx, seg, &mut news);
             if news.delivered > 0 || news.dsack {
                 self.recover(cx, &news);
@@ -73,7 +37,7 @@ impl Conn {
             return true;
         }
         let prior_una = self.una;
-        let mut news = News { other: len > 0 || seg.flags.contains(Flags::FIN), ..News::default() };
+        let mut news = AckNews { other: len > 0 || seg.flags.contains(Flags::FIN), ..AckNews::default() };
         news.other |= self.update_window(seg, ack);
         news.echo_before = self.echoes_original(seg);
         let fully = self.board.is_empty();
@@ -138,7 +102,7 @@ impl Conn {
     }
 
     /// Takes SACK ranges (RFC 2018), and the report of a duplicate (RFC 2883).
-    fn take_sacks(&mut self, cx: &mut Cx<'_>, seg: &Segment, news: &mut News) {
+    fn take_sacks(&mut self, cx: &mut Cx<'_>, seg: &Segment, news: &mut AckNews) {
         let ranges = seg.options.sacks.as_slice();
         if !self.agreed.sack || ranges.is_empty() {
             return;
@@ -180,7 +144,7 @@ impl Conn {
     }
 
     /// Takes what is acknowledged in order off the queues.
-    fn acknowledge(&mut self, cx: &mut Cx<'_>, ack: Seq, news: &mut News) {
+    fn acknowledge(&mut self, cx: &mut Cx<'_>, ack: Seq, news: &mut AckNews) {
         if ack == self.una {
             return;
         }
@@ -225,7 +189,7 @@ impl Conn {
 
     /// Takes a round-trip time: from a segment that was sent once, unless a hole before it was filled (Karn's rule), or else from the
     /// timestamp.
-    fn take_rtt(&mut self, now: Instant, seg: &Segment, news: &News) {
+    fn take_rtt(&mut self, now: Instant, seg: &Segment, news: &AckNews) {
         let echoed = || {
             let (_, echo) = seg.options.timestamps.filter(|_| self.agreed.timestamps && news.advanced)?;
             let millis = self.ts_now(now).wrapping_sub(echo);
@@ -241,7 +205,7 @@ impl Conn {
 
     /// Measures what arrives per second: packets delivered since a segment was sent, over the longer of sending and acknowledging
     /// (draft-cheng-iccrg-delivery-rate-estimation).
-    fn take_rate(&mut self, now: Instant, news: &mut News) {
+    fn take_rate(&mut self, now: Instant, news: &mut AckNews) {
         let Some((delivered, delivered_at, flight_start, at, limited)) = news.rate else { return };
         self.stats.delivered_at = now;
         self.stats.flight_start = at;
@@ -259,7 +223,7 @@ impl Conn {
     }
 
     /// Shows an acknowledgement to BBR.
-    fn model_path(&mut self, cx: &Cx<'_>, news: &News) {
+    fn model_path(&mut self, cx: &Cx<'_>, news: &AckNews) {
         if self.cc.algorithm != Algorithm::Bbr {
             return;
         }
@@ -282,7 +246,7 @@ impl Conn {
     }
 
     /// Lets the congestion window grow, if it was the limit (RFC 7661 in spirit, as Linux does).
-    fn grow_window(&mut self, cx: &Cx<'_>, news: &News) {
+    fn grow_window(&mut self, cx: &Cx<'_>, news: &AckNews) {
         let open = matches!(self.recovery.state, Ca::Open | Ca::Disorder | Ca::Loss);
         if !open || news.acked == 0 {
             return;
@@ -295,7 +259,7 @@ impl Conn {
 }
 
 /// Notes the delivery of a segment.
-fn note_delivery(sent: &Sent, now: Instant, high_seq: Seq, news: &mut News) {
+fn note_delivery(sent: &Sent, now: Instant, high_seq: Seq, news: &mut AckNews) {
     news.delivered += sent.packets;
     if news.rate.is_none_or(|rate| sent.delivered >= rate.0) {
         let limited = sent.mark.contains(Mark::APP_LIMITED);

@@ -1,23 +1,23 @@
 //! A connection: its state, its opening and closing.
 
-use super::board::{Mark, Scoreboard, Sent};
+use super::board::Scoreboard;
 use super::cc::Congestion;
 use super::chrono::Chrono;
+use super::deadlines::Deadlines;
 use super::notices::Notices;
 use super::options::TcpOptions;
+use super::phase::Recovery;
+use super::pieces::Pieces;
 use super::rack::Rack;
-use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::rx::RxQueue;
-use super::sendq::Pieces;
-use super::timers::Deadlines;
 use crate::counters::Tcp as Counters;
 use crate::notify::Events;
 use crate::ring::Ring;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
 use crate::wire::seq::Seq;
-use crate::wire::tcp::{Cookie, Flags, Options, Segment};
+use crate::wire::tcp::{Cookie, Segment};
 use abi::Errno;
 
 /// The states of RFC 9293 section 3.3.2, with Linux's numbers (`TCP_INFO`).
@@ -290,22 +290,6 @@ impl Conn {
         self.recovery.high_seq = iss;
     }
 
-    /// Sends a SYN (active open).
-    pub(crate) fn connect(&mut self, cx: &mut Cx<'_>, iss: Seq) {
-        self.start_at(iss);
-        self.state = State::SynSent;
-        cx.rx.capacity = self.options.window_limit(cx.sysctls);
-        cx.rx.fixed = self.options.receive_buffer.is_some() || self.options.window_clamp > 0;
-        cx.rx.scale = self.options.window_shift(cx.sysctls);
-        cx.rx.mss = self.path_mss;
-        cx.counters.active_opens.bump();
-        self.agreed.ecn = cx.sysctls.tcp_ecn.get() == 1;
-        self.push_sent(cx, iss, iss + 1);
-        self.add_syn_data(cx);
-        self.send_syn(cx);
-        self.arm_rto(cx.now);
-    }
-
     /// Bytes that a SYN may carry, so that the largest options fit beside them; 0 when it must not.
     pub(crate) fn syn_data_room(&self) -> usize {
         let granted = self.fast_open.cookie.is_some_and(|cookie| !cookie.as_slice().is_empty());
@@ -322,91 +306,6 @@ impl Conn {
         mss.saturating_sub(40) as usize
     }
 
-    /// What was written already goes with the SYN.
-    fn add_syn_data(&mut self, cx: &Cx<'_>) {
-        let most = self.syn_data_room();
-        let len = self.tx.len().min(most) as u32;
-        if len == 0 {
-            return;
-        }
-        self.fast_open.sent = len;
-        self.nxt = self.iss + 1 + len;
-        self.push_sent(cx, self.iss + 1, self.nxt);
-        let last = self.board.len() - 1;
-        self.board.change(last, |sent| sent.mark.insert(Mark::PUSH));
-    }
-
-    fn push_sent(&mut self, cx: &Cx<'_>, seq: Seq, end: Seq) {
-        self.board.push(Sent {
-            seq,
-            end,
-            packets: 1,
-            at: cx.now,
-            mark: Mark::empty(),
-            delivered: 0,
-            delivered_at: cx.now,
-            flight_start: cx.now,
-        });
-    }
-
-    /// Takes a connection with a valid cookie in its SYN: its data may be read before the handshake is complete.
-    pub(crate) fn accept_fast(&mut self, cx: &mut Cx<'_>, syn: &Segment, iss: Seq, data: &[u8]) {
-        self.accept(cx, syn, iss, false);
-        self.fast_open.accepted = true;
-        cx.counters.fast_open_passive.bump();
-        if !data.is_empty() {
-            cx.rx.accept(syn.seq + 1, data);
-        }
-        self.push_sent(cx, iss, iss + 1);
-        self.send_syn(cx);
-        self.arm_rto(cx.now);
-        cx.events |= Events::IN | Events::OUT;
-    }
-
-    /// Sends SYN, or SYN-ACK after the peer's SYN.
-    pub(crate) fn send_syn(&mut self, cx: &mut Cx<'_>) {
-        let answer = self.state == State::SynReceived;
-        let mut flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        if self.agreed.ecn {
-            flags |= if answer { Flags::ECE } else { Flags::ECE | Flags::CWR };
-        }
-        let on = |setting: &crate::sysctl::Setting, agreed: bool| if answer { agreed } else { setting.on() };
-        let timestamps = on(&cx.sysctls.tcp_timestamps, self.agreed.timestamps);
-        let scaling = on(&cx.sysctls.tcp_window_scaling, self.agreed.scaled);
-        let options = Options {
-            mss: Some(self.own_mss()),
-            wscale: scaling.then_some(cx.rx.scale),
-            sack_permitted: on(&cx.sysctls.tcp_sack, self.agreed.sack),
-            timestamps: timestamps.then(|| (self.ts_now(cx.now), self.ts_recent)),
-            // A repeated SYN is a plain one: the data or the option may be what was dropped.
-            fast_open: self.fast_open.cookie.filter(|_| !self.fast_open.told),
-            ..Options::default()
-        };
-        if !self.fast_open.told {
-            self.syn_ts = self.ts_now(cx.now);
-        }
-        let data = if self.fast_open.told || answer { 0 } else { self.fast_open.sent };
-        self.fast_open.told = true;
-        let ack = if answer { cx.rx.nxt } else { Seq(0) };
-        let window = cx.rx.announce(false);
-        let segment = Segment { seq: self.iss, ack, flags, window, options, ..Segment::default() };
-        self.note_sent(cx, data);
-        cx.emit.emit(&segment, self.tx.peek(0, data as usize), u32::MAX, false);
-    }
-
-    /// Takes over a half-open connection: `syn` came from the peer, our SYN-ACK with `iss` went out.
-    pub(crate) fn accept(&mut self, cx: &mut Cx<'_>, syn: &Segment, iss: Seq, ecn: bool) {
-        self.start_at(iss);
-        self.state = State::SynReceived;
-        cx.rx.capacity = self.options.window_limit(cx.sysctls);
-        cx.rx.fixed = self.options.receive_buffer.is_some() || self.options.window_clamp > 0;
-        cx.rx.scale = self.options.window_shift(cx.sysctls);
-        self.agree(cx, syn);
-        self.agreed.ecn = ecn;
-        cx.rx.announce(false);
-        cx.counters.passive_opens.bump();
-    }
-
     /// The MSS that the peer is told.
     pub(crate) fn own_mss(&self) -> u16 {
         let mss = self.path_mss.min(65_535) as u16;
@@ -416,49 +315,6 @@ impl Conn {
     /// The value of the timestamp clock.
     pub(crate) fn ts_now(&self, now: Instant) -> u32 {
         (now.millis() as u32).wrapping_add(self.ts_offset)
-    }
-
-    /// Takes over what a SYN offers. `asked` holds for the side that opened: it offered everything that the settings allow.
-    pub(crate) fn agree(&mut self, cx: &mut Cx<'_>, syn: &Segment) {
-        let offer = &syn.options;
-        let sysctls = cx.sysctls;
-        let scaled = offer.wscale.filter(|_| sysctls.tcp_window_scaling.on());
-        self.agreed.peer_mss = offer.mss.map_or(536, u32::from);
-        // TCP_MAXSEG counts now; later changes are for the next connection.
-        if self.options.max_segment > 0 {
-            self.agreed.peer_mss = self.agreed.peer_mss.min(self.options.max_segment.into());
-        }
-        self.agreed.scaled = scaled.is_some();
-        self.agreed.snd_scale = scaled.unwrap_or(0);
-        self.agreed.sack = offer.sack_permitted && sysctls.tcp_sack.on();
-        self.agreed.timestamps = offer.timestamps.is_some() && sysctls.tcp_timestamps.on();
-        if let Some((value, _)) = offer.timestamps {
-            (self.ts_recent, self.ts_recent_at) = (value, cx.now);
-        }
-        cx.rx.start(syn.seq + 1);
-        if scaled.is_none() {
-            cx.rx.scale = 0;
-        }
-        cx.rx.mss = self.agreed.peer_mss.min(self.path_mss).max(1);
-        self.wnd = syn.window.into();
-        self.max_wnd = self.wnd;
-        self.wl1 = syn.seq;
-        self.board.set_mss(self.mss());
-    }
-
-    /// The connection is open.
-    pub(crate) fn establish(&mut self, cx: &mut Cx<'_>) {
-        self.state = State::Established;
-        cx.rx.established = true;
-        self.max_wnd = self.max_wnd.max(self.wnd);
-        self.tuning = (cx.now, cx.rx.copied);
-        self.stats.last_ack = cx.now;
-        self.ack.last_data = cx.now;
-        self.tune_send_buffer(cx.sysctls);
-        self.board.set_mss(self.mss());
-        self.arm_keepalive(cx.now);
-        cx.counters.curr_estab.bump();
-        cx.events |= Events::OUT;
     }
 
     /// Payload of a full segment, timestamps deducted.
@@ -515,37 +371,6 @@ impl Conn {
     /// The last byte written is urgent (`MSG_OOB`).
     pub(crate) fn urge(&mut self) {
         self.urgent = Some(self.tx_end());
-    }
-
-    /// Closes this side (shutdown(2), close(2)): a FIN follows what was written.
-    pub(crate) fn close_write(&mut self, cx: &mut Cx<'_>) {
-        let next = match self.state {
-            State::Established | State::SynReceived => State::FinWait1,
-            State::CloseWait => State::LastAck,
-            _ => return,
-        };
-        self.enter(cx, next);
-        self.fin_queued = true;
-        self.output(cx);
-    }
-
-    /// Ends the connection with a reset (RFC 9293 section 3.10.5).
-    pub(crate) fn abort(&mut self, cx: &mut Cx<'_>) {
-        let tell = matches!(
-            self.state,
-            State::Established
-                | State::SynReceived
-                | State::FinWait1
-                | State::FinWait2
-                | State::CloseWait
-                | State::LastAck
-                | State::Closing
-        );
-        if tell {
-            cx.counters.out_rsts.bump();
-            self.send_control(cx, Flags::RST | Flags::ACK, self.nxt);
-        }
-        self.finish(cx, None);
     }
 
     /// Leaves a state for another.

@@ -1,9 +1,10 @@
 //! From packets to connections and listeners, and the answers that belong to neither.
 
+use super::arrival::Arrival;
 use super::conn::{Emit, State};
 use super::emit::Packets;
+use super::handshake::Answer;
 use super::input::Verdict;
-use super::listener::{Answer, Arrival};
 use super::socket::{Tcp, TcpSocket, is_reset};
 use crate::network::path::Cast;
 use crate::network::received::Packet;

@@ -8,35 +8,19 @@
 //! Locks: the sender's connection, then the reader's queue, as on the way by packets. A reader fetches with its queue unlocked first.
 
 use super::conn::{Conn, State};
+use super::pieces::SendFlags;
 use super::rtt::GIVE_UP_BASE;
 use super::rx::RxQueue;
-use super::sendq::Wanted;
-use super::socket::{Inner, Receiver, TcpSocket};
+use super::socket::{Direct, Inner, TcpSocket};
 use crate::network::path::Cast;
 use crate::notify::Events;
 use crate::stamps;
 use crate::time::Instant;
 use abi::Errno;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// How far a receive queue grows when its sender and its reader are both of this stack: enough for both to be busy at once.
 const WINDOW: usize = 256 << 10;
-
-/// Where a sender's bytes go.
-pub(super) struct Direct {
-    queue: Arc<Receiver>,
-    reader: Weak<TcpSocket>,
-    /// What does not fill a segment waits for more (`TCP_CORK`, `MSG_MORE`).
-    holds: bool,
-}
-
-impl Direct {
-    /// Room in the reader's queue.
-    pub(super) fn room(&self) -> usize {
-        let queue = self.queue.queue.lock();
-        if queue.direct { queue.room() } else { 0 }
-    }
-}
 
 impl TcpSocket {
     /// Sends without packets, if that is possible.
@@ -45,7 +29,7 @@ impl TcpSocket {
         inner: &mut Inner,
         now: Instant,
         data: &[u8],
-        wanted: Wanted,
+        wanted: SendFlags,
     ) -> Option<Result<usize, Errno>> {
         if self.stack.net.taps.watchers.any() || inner.conn.options.timestamping & stamps::TX != 0 {
             self.leave_direct(inner);
@@ -165,19 +149,6 @@ impl TcpSocket {
         inner.direct =
             Some(Direct { queue: reader.rx.clone(), reader: Arc::downgrade(&reader), holds: false });
         true
-    }
-
-    /// Goes back to packets.
-    pub(super) fn leave_direct(&self, inner: &mut Inner) {
-        let Some(direct) = inner.direct.take() else { return };
-        let mut queue = direct.queue.queue.lock();
-        queue.direct = false;
-        queue.sender_waits = false;
-        // The reader's window, as its next acknowledgement would tell it.
-        let scaled = inner.conn.agreed.scaled;
-        queue.announce(scaled);
-        inner.conn.wnd = queue.window();
-        inner.conn.max_wnd = inner.conn.max_wnd.max(inner.conn.wnd);
     }
 
     /// The reader has made room: fetches what waits at the sender.

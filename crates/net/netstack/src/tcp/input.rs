@@ -337,7 +337,7 @@ impl Conn {
     pub(crate) fn time_wait(&mut self, cx: &mut Cx<'_>) {
         self.enter(cx, State::TimeWait);
         self.deadlines =
-            super::timers::Deadlines { wait: Some(cx.now.plus(TIME_WAIT)), ..Default::default() };
+            super::deadlines::Deadlines { wait: Some(cx.now.plus(TIME_WAIT)), ..Default::default() };
         cx.events |= Events::ANY;
     }
 

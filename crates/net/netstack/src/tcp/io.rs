@@ -1,7 +1,7 @@
 //! Sending and receiving.
 
 use super::conn::State;
-use super::sendq::Wanted;
+use super::pieces::SendFlags;
 use super::socket::{Inner, TcpSocket};
 use crate::notify::Events;
 use crate::time::Instant;
@@ -11,11 +11,11 @@ impl TcpSocket {
     /// Sends bytes (send(2)); returns how many were taken. `EAGAIN` says that there is no room. `more` (`MSG_MORE`) holds a small
     /// segment back.
     pub fn send(&self, now: Instant, data: &[u8], more: bool) -> Result<usize, Errno> {
-        self.send_as(now, data, Wanted { more, ..Wanted::default() })
+        self.send_as(now, data, SendFlags { more, ..SendFlags::default() })
     }
 
     /// Like [`TcpSocket::send`], with the other flags of send(2).
-    pub fn send_as(&self, now: Instant, data: &[u8], wanted: Wanted) -> Result<usize, Errno> {
+    pub fn send_as(&self, now: Instant, data: &[u8], wanted: SendFlags) -> Result<usize, Errno> {
         let mut inner = self.inner.lock();
         if let Some(iss) = inner.deferred {
             let result = self.open_with_data(&mut inner, now, iss, data, wanted.zerocopy);

@@ -7,32 +7,45 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `conn` | the state of a connection; opening and closing |
+//! | `conn` | the state of a connection |
+//! | `phase`, `pieces`, `deadlines`, `news` | parts of that state, as plain data |
+//! | `states` | opening and closing |
 //! | `input`, `ack` | what a segment does |
 //! | `sendq`, `output` | what is sent when |
 //! | `recovery`, `rack`, `board` | losses |
 //! | `cc`, `rtt` | how much, and how long to wait |
-//! | `timers` | what happens when nothing happens |
+//! | `arm`, `timers` | setting timers; what happens when nothing happens |
+//! | `socket`, `configure`, `open`, `io`, `close` | what the kernel sees of a socket |
+//! | `listener`, `handshake` | half-open connections |
 
 mod ack;
+mod arm;
+mod arrival;
 mod bbr;
 mod board;
 pub(crate) mod cc;
 mod chrono;
+mod close;
+mod configure;
 pub(crate) mod conn;
+mod deadlines;
 mod demux;
 mod direct;
 mod emit;
 mod fastopen;
+mod handshake;
 mod info;
 mod input;
 mod io;
 mod limits;
 mod listener;
+mod news;
 pub mod notices;
 mod open;
 mod options;
 mod output;
+mod phase;
+mod pieces;
 mod rack;
 mod recovery;
 mod report;
@@ -42,6 +55,7 @@ pub(crate) mod rx;
 mod save;
 mod sendq;
 pub(crate) mod socket;
+mod states;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
@@ -52,7 +66,7 @@ pub use conn::State;
 pub use fastopen::FastOpenKeys;
 pub use info::Info;
 pub use options::TcpOptions;
+pub use pieces::SendFlags;
 pub use save::Saved;
-pub use sendq::Wanted;
 pub(crate) use socket::Tcp;
 pub use socket::TcpSocket;

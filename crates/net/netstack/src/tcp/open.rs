@@ -1,10 +1,11 @@
 //! Opening connections: bind(2), listen(2), accept(2), connect(2).
 
+use super::arrival::Arrival;
 use super::conn::{Conn, State};
 use super::emit::sizes;
-use super::listener::{Arrival, Listener};
+use super::listener::Listener;
+use super::pieces::SendFlags;
 use super::rx::RxQueue;
-use super::sendq::Wanted;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
 use crate::addr::{needs_scope, reaches, unmap};
@@ -163,7 +164,7 @@ impl TcpSocket {
         let Some(iss) = iss else {
             // Another call began it, and it is complete by now.
             drop(inner);
-            return self.send_as(now, data, Wanted { zerocopy, ..Wanted::default() });
+            return self.send_as(now, data, SendFlags { zerocopy, ..SendFlags::default() });
         };
         let result = self.open_with_data(&mut inner, now, iss, data, zerocopy);
         drop(inner);

@@ -3,8 +3,8 @@
 use super::board::Mark;
 use super::conn::{Conn, Cx, State};
 use super::limits::INITIAL_WINDOW;
-use super::recovery::{Ca, Frto};
-use super::sendq::Push;
+use super::phase::{Ca, Frto};
+use super::pieces::Push;
 use crate::notify::Events;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Options, Sacks, Segment};
@@ -245,5 +245,36 @@ impl Conn {
     pub(crate) fn go_quick(&mut self, cx: &Cx<'_>, most: u32) {
         let wanted = (cx.rx.window() / (2 * cx.rx.mss.max(1))).clamp(2, most.max(2));
         self.ack.quick = self.ack.quick.max(wanted);
+    }
+
+    /// Sends SYN, or SYN-ACK after the peer's SYN.
+    pub(crate) fn send_syn(&mut self, cx: &mut Cx<'_>) {
+        let answer = self.state == State::SynReceived;
+        let mut flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        if self.agreed.ecn {
+            flags |= if answer { Flags::ECE } else { Flags::ECE | Flags::CWR };
+        }
+        let on = |setting: &crate::sysctl::Setting, agreed: bool| if answer { agreed } else { setting.on() };
+        let timestamps = on(&cx.sysctls.tcp_timestamps, self.agreed.timestamps);
+        let scaling = on(&cx.sysctls.tcp_window_scaling, self.agreed.scaled);
+        let options = Options {
+            mss: Some(self.own_mss()),
+            wscale: scaling.then_some(cx.rx.scale),
+            sack_permitted: on(&cx.sysctls.tcp_sack, self.agreed.sack),
+            timestamps: timestamps.then(|| (self.ts_now(cx.now), self.ts_recent)),
+            // A repeated SYN is a plain one: the data or the option may be what was dropped.
+            fast_open: self.fast_open.cookie.filter(|_| !self.fast_open.told),
+            ..Options::default()
+        };
+        if !self.fast_open.told {
+            self.syn_ts = self.ts_now(cx.now);
+        }
+        let data = if self.fast_open.told || answer { 0 } else { self.fast_open.sent };
+        self.fast_open.told = true;
+        let ack = if answer { cx.rx.nxt } else { Seq(0) };
+        let window = cx.rx.announce(false);
+        let segment = Segment { seq: self.iss, ack, flags, window, options, ..Segment::default() };
+        self.note_sent(cx, data);
+        cx.emit.emit(&segment, self.tx.peek(0, data as usize), u32::MAX, false);
     }
 }

@@ -1,84 +1,15 @@
 //! Loss recovery: RACK (RFC 8985), PRR (RFC 6937), NewReno for peers without SACK (RFC 6582), tail loss probes, F-RTO (RFC 5682)
 //! and the undoing of what was needless (RFC 3522, RFC 3708).
 
-use super::ack::News;
 use super::board::Mark;
 use super::cc::Algorithm;
 use super::conn::{Conn, Cx};
+use super::deadlines::Rtx;
+use super::news::AckNews;
+use super::phase::{Ca, Frto};
 use super::rack::DUP_THRESH;
-use super::timers::Rtx;
 use crate::wire::seq::Seq;
 use std::time::Duration;
-
-/// Where recovery stands; Linux's names and numbers (`tcpi_ca_state`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ca {
-    /// Nothing suspicious.
-    #[default]
-    Open = 0,
-    /// Duplicates came, no loss yet.
-    Disorder = 1,
-    /// Routers asked to slow down.
-    Cwr = 2,
-    /// Losses are repaired.
-    Recovery = 3,
-    /// A time-out happened.
-    Loss = 4,
-}
-
-/// F-RTO's steps (RFC 5682 section 2.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Frto {
-    /// The time-out is taken for real.
-    #[default]
-    Off,
-    /// The first segment was sent again; its acknowledgement is waited for.
-    First,
-    /// New data was sent instead of what seems lost; the answer tells.
-    Second,
-}
-
-/// State of recovery. Plain data.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recovery {
-    pub(crate) state: Ca,
-    /// What was sent when it began; it ends when that is acknowledged.
-    pub(crate) high_seq: Seq,
-    /// `una` when it began, while it can be undone.
-    undo_marker: Option<Seq>,
-    /// Retransmissions that no duplicate report has shown needless yet; negative before the first.
-    undo_retrans: i32,
-    /// Timestamp of the first retransmission, 0 for none.
-    pub(crate) retrans_ts: u32,
-    prior_cwnd: u32,
-    prior_ssthresh: u32,
-    prr_delivered: u32,
-    pub(crate) prr_out: u32,
-    /// Whether the time-out may have been spurious.
-    pub(crate) frto: Frto,
-    /// End of the tail loss probe that is under way, and whether it was a retransmission.
-    pub(crate) probe: Option<(Seq, bool)>,
-}
-
-impl Recovery {
-    pub(crate) fn note_retransmission(&mut self, ts: u32, packets: u32) {
-        if self.retrans_ts == 0 {
-            self.retrans_ts = ts.max(1);
-        }
-        self.undo_retrans = self.undo_retrans.max(0) + packets as i32;
-    }
-
-    pub(crate) fn note_dsack(&mut self, start: Seq, _end: Seq, packets: i32) {
-        if self.undo_marker.is_some_and(|marker| !start.before(marker)) && self.undo_retrans > 0 {
-            self.undo_retrans = (self.undo_retrans - packets).max(0);
-        }
-    }
-
-    /// Forgets retransmissions; what they were about is over.
-    pub(crate) fn forget(&mut self) {
-        (self.undo_marker, self.undo_retrans, self.retrans_ts) = (None, -1, 0);
-    }
-}
 
 impl Conn {
     /// Begins a phase with a reduced window.
@@ -107,7 +38,7 @@ impl Conn {
     }
 
     /// Looks for losses after an acknowledgement.
-    pub(crate) fn detect_losses(&mut self, cx: &mut Cx<'_>, news: &mut News) {
+    pub(crate) fn detect_losses(&mut self, cx: &mut Cx<'_>, news: &mut AckNews) {
         if !self.agreed.sack {
             return self.count_duplicates(news);
         }
@@ -158,7 +89,7 @@ impl Conn {
     }
 
     /// Without SACK: three duplicates mean a loss, each stands for a packet that arrived.
-    fn count_duplicates(&mut self, news: &mut News) {
+    fn count_duplicates(&mut self, news: &mut AckNews) {
         if news.advanced {
             let acked = news.acked.saturating_sub(1);
             self.board.dupacks = self.board.dupacks.saturating_sub(acked.max(1));
@@ -199,7 +130,7 @@ impl Conn {
     }
 
     /// Moves the state of recovery on, and sets the window (PRR).
-    pub(crate) fn recover(&mut self, cx: &mut Cx<'_>, news: &News) {
+    pub(crate) fn recover(&mut self, cx: &mut Cx<'_>, news: &AckNews) {
         if !self.una.before(self.recovery.high_seq) {
             self.end_phase(cx, news);
         }
@@ -249,7 +180,7 @@ impl Conn {
     }
 
     /// What was sent before the phase is acknowledged.
-    fn end_phase(&mut self, cx: &mut Cx<'_>, news: &News) {
+    fn end_phase(&mut self, cx: &mut Cx<'_>, news: &AckNews) {
         match self.recovery.state {
             Ca::Open | Ca::Disorder => return,
             _ if self.cc.algorithm == Algorithm::Bbr => self.rack.recovered(),
@@ -277,7 +208,7 @@ impl Conn {
     }
 
     /// Takes the reduction back: nothing was lost. True when there was one to take back.
-    fn try_undo(&mut self, cx: &Cx<'_>, news: &News) -> bool {
+    fn try_undo(&mut self, cx: &Cx<'_>, news: &AckNews) -> bool {
         if self.recovery.undo_marker.is_none() {
             return false;
         }
@@ -291,7 +222,7 @@ impl Conn {
     }
 
     /// After a time-out: repair in slow start, or find out that it was spurious.
-    fn in_loss(&mut self, cx: &mut Cx<'_>, news: &News) {
+    fn in_loss(&mut self, cx: &mut Cx<'_>, news: &AckNews) {
         let echoed = news.advanced && news.echo_before;
         let frto = self.recovery.frto;
         let spurious = frto != Frto::Off && news.original && (news.advanced || self.agreed.sack);
@@ -317,7 +248,7 @@ impl Conn {
     }
 
     /// Proportional rate reduction: what leaves the network decides what may enter it.
-    fn reduce_proportionally(&mut self, news: &News) {
+    fn reduce_proportionally(&mut self, news: &AckNews) {
         if self.cc.algorithm == Algorithm::Bbr {
             return;
         }
@@ -402,7 +333,7 @@ impl Conn {
     }
 
     /// Ends a tail loss probe (RFC 8985 section 7.4).
-    pub(crate) fn end_probe(&mut self, cx: &Cx<'_>, ack: Seq, news: &News) {
+    pub(crate) fn end_probe(&mut self, cx: &Cx<'_>, ack: Seq, news: &AckNews) {
         let Some((end, again)) = self.recovery.probe else { return };
         if ack.before(end) {
             return;

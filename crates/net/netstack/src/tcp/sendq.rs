@@ -7,11 +7,11 @@
 use super::board::{Mark, Sent};
 use super::chrono::Limit;
 use super::conn::{Conn, Cx};
-use super::recovery::Ca;
+use super::phase::Ca;
+use super::pieces::{Piece, Pieces, Push, SendFlags};
 use crate::stamps;
 use crate::sysctl::Sysctls;
 use crate::wire::seq::Seq;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What pacing lets go ahead of its time.
@@ -27,51 +27,9 @@ const RTT_SHIFT: u32 = 9;
 /// Pieces that end where the program said so. Further ones are joined.
 const MOST_PIECES: usize = 4096;
 
-/// A piece of the send queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    end: Seq,
-    /// PSH ends it.
-    push: bool,
-    /// Nothing is added (`MSG_EOR`).
-    whole: bool,
-}
-
-/// How a program writes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    /// More follows: a small segment waits (`MSG_MORE`).
-    pub more: bool,
-    /// What follows is not joined to it (`MSG_EOR`).
-    pub whole: bool,
-    /// The program is told when the memory is free (`MSG_ZEROCOPY`).
-    pub zerocopy: bool,
-}
-
-/// How far sending goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Push {
-    /// As far as the rules allow; with `MSG_MORE` a small segment waits.
-    Usual { more: bool },
-    /// One large segment.
-    One,
-    /// Small segments go, too.
-    All,
-}
-
-/// Pieces with their bounds. Plain data.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pieces {
-    list: VecDeque<Piece>,
-    /// Where the last PSH was put.
-    pushed: Seq,
-    /// TCP_NODELAY was set: what is queued goes, whatever holds it back.
-    pub(crate) flush: bool,
-}
-
 impl Conn {
     /// Takes bytes to send and sends what may go; returns how many were taken.
-    pub(crate) fn write(&mut self, cx: &mut Cx<'_>, data: &[u8], wanted: Wanted) -> usize {
+    pub(crate) fn write(&mut self, cx: &mut Cx<'_>, data: &[u8], wanted: SendFlags) -> usize {
         self.cut_queue();
         let goal = self.size_goal();
         let mut taken = 0;

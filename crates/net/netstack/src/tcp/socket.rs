@@ -1,11 +1,10 @@
 //! TCP sockets as the kernel sees them (tcp(7), socket(7)).
 //!
 //! Locks: [`Inner`] (the connection), then the receive queue. Readers take the receive queue alone. A listener's lock is held while
-//! its new connection is set up, which nobody else can see yet. Checkpoint: the connection, the queue, binding and addresses are
+//! its new connection is set up, which no other thread can find yet. Checkpoint: the connection, the queue, binding and addresses are
 //! plain data.
 
 use super::conn::{Conn, Cx, State};
-use super::direct::Direct;
 use super::emit::sizes;
 use super::fastopen::FastOpenKeys;
 use super::listener::Listener;
@@ -16,12 +15,12 @@ use super::table::{Table, Tuple, count};
 use crate::device::iface::Upper;
 use crate::network::layer::Network;
 use crate::network::path::Path;
-use crate::network::schedule::{Expire, Target};
+use crate::network::route::Key;
+use crate::network::schedule::Target;
 use crate::notify::{Events, Notifier};
 use crate::ports::Binding;
 use crate::ring::Ring;
 use crate::rows::Timer;
-use crate::stamps;
 use crate::time::Instant;
 use crate::timer::TimerId;
 use crate::wire::seq::Seq;
@@ -87,10 +86,26 @@ pub(super) struct Receiver {
     pub(super) sender: Mutex<Weak<TcpSocket>>,
 }
 
+/// Where a sender's bytes go.
+pub(super) struct Direct {
+    pub(super) queue: Arc<Receiver>,
+    pub(super) reader: Weak<TcpSocket>,
+    /// What does not fill a segment waits for more (`TCP_CORK`, `MSG_MORE`).
+    pub(super) holds: bool,
+}
+
+impl Direct {
+    /// Room in the reader's queue.
+    pub(super) fn room(&self) -> usize {
+        let queue = self.queue.queue.lock();
+        if queue.direct { queue.room() } else { 0 }
+    }
+}
+
 /// All but the receive queue.
 pub(super) struct Inner {
     pub(super) conn: Conn,
-    pub(super) listener: Option<Listener>,
+    pub(super) listener: Option<Listener<TcpSocket>>,
     pub(super) binding: Option<Binding>,
     /// The port was named by bind(2): it stays with the socket when a connection ends.
     pub(super) named: bool,
@@ -101,13 +116,13 @@ pub(super) struct Inner {
     pub(super) tuple: Option<Tuple>,
     pub(super) path: Option<Path>,
     pub(super) registered: bool,
-    /// connect(2) has begun and nobody asked for its result yet.
+    /// connect(2) has begun and its result was not asked for yet.
     pub(super) connecting: bool,
     pub(super) read_shut: bool,
     /// The connection is prepared; the first data goes with its SYN, which has this number.
     pub(super) deferred: Option<Seq>,
     timer: Option<TimerId>,
-    armed: Option<Instant>,
+    pub(super) armed: Option<Instant>,
     waits: bool,
     pub(super) direct: Option<Direct>,
 }
@@ -238,6 +253,35 @@ impl TcpSocket {
         }
     }
 
+    /// The way back to a peer.
+    pub(super) fn path_for(
+        &self,
+        options: &TcpOptions,
+        tuple: &Tuple,
+        device: u32,
+        now: Instant,
+    ) -> Option<Path> {
+        let (local, remote) = tuple;
+        let scoped = crate::addr::scope(remote.ip()) == crate::addr::Scope::Link;
+        let oif = if options.ip.device != 0 || !scoped { options.ip.device } else { device };
+        let tos = options.ip.tos_for(remote.ip());
+        let key = Key { dst: remote.ip(), src: Some(local.ip()), iif: 0, oif, mark: options.ip.mark, tos };
+        self.stack.net.route(&key, now).ok()
+    }
+
+    /// Goes back to packets.
+    pub(super) fn leave_direct(&self, inner: &mut Inner) {
+        let Some(direct) = inner.direct.take() else { return };
+        let mut queue = direct.queue.queue.lock();
+        queue.direct = false;
+        queue.sender_waits = false;
+        // The reader's window, as its next acknowledgement would tell it.
+        let scaled = inner.conn.agreed.scaled;
+        queue.announce(scaled);
+        inner.conn.wnd = queue.window();
+        inner.conn.max_wnd = inner.conn.max_wnd.max(inner.conn.wnd);
+    }
+
     /// Timers, tables and counts after a change.
     pub(super) fn settle(&self, inner: &mut Inner) {
         let waits = inner.conn.state == State::TimeWait;
@@ -312,183 +356,13 @@ impl TcpSocket {
     }
 
     /// Others may have the port, unless bind(2) named it; `ends` says that the socket ends, and then they may in any case.
-    fn let_port_go(&self, inner: &mut Inner, ends: bool) {
+    pub(super) fn let_port_go(&self, inner: &mut Inner, ends: bool) {
         if (ends || !inner.named)
             && let Some(binding) = inner.binding.take()
         {
             inner.old_port = binding.port;
             self.stack.tcp.table.release(binding.port, self.id());
         }
-    }
-
-    /// Runs the timers of the socket.
-    fn on_timer(&self, now: Instant) {
-        let mut inner = self.inner.lock();
-        inner.armed = None;
-        if inner.listener.is_some() {
-            self.expire_requests(&mut inner, now);
-            self.settle(&mut inner);
-        } else {
-            self.run(&mut inner, now, |conn, cx| conn.on_timer(cx));
-        }
-    }
-
-    /// Closes directions (shutdown(2)).
-    pub fn shutdown(&self, now: Instant, read: bool, write: bool) -> Result<(), Errno> {
-        let mut inner = self.inner.lock();
-        match inner.conn.state {
-            State::Closed | State::TimeWait => return Err(Errno::ENOTCONN),
-            State::Listen => {
-                if read {
-                    self.stop_listening(inner, now);
-                }
-                return Ok(());
-            }
-            State::SynSent => {
-                self.run(&mut inner, now, |conn, cx| conn.finish(cx, Some(Errno::ECONNRESET)));
-                return Ok(());
-            }
-            _ => {}
-        }
-        if read {
-            // What arrives later can still be read (measured).
-            inner.read_shut = true;
-        }
-        if write {
-            self.leave_direct(&mut inner);
-            self.run(&mut inner, now, |conn, cx| conn.close_write(cx));
-        }
-        drop(inner);
-        self.tell(Events::ANY);
-        self.finish(now);
-        Ok(())
-    }
-
-    /// Dissolves the association (connect(2) with AF_UNSPEC): a connection ends with a reset, a listener stops. The socket can be
-    /// used anew, and keeps a port that bind(2) named.
-    pub fn disconnect(&self, now: Instant) {
-        let mut inner = self.inner.lock();
-        if inner.listener.is_some() {
-            return self.stop_listening(inner, now);
-        }
-        self.leave_direct(&mut inner);
-        let open = !matches!(inner.conn.state, State::Closed | State::TimeWait);
-        self.run(&mut inner, now, |conn, cx| conn.abort(cx));
-        self.let_port_go(&mut inner, false);
-        (inner.tuple, inner.path) = (None, None);
-        (inner.connecting, inner.read_shut, inner.deferred) = (false, false, None);
-        inner.conn = Conn::new(inner.conn.options.clone(), &self.stack.net.sysctls);
-        inner.conn.tx = Ring::of(&self.stack.net.memory);
-        inner.conn.error = open.then_some(Errno::ECONNRESET);
-        *self.rx.queue.lock() = RxQueue::of(&self.stack.net.memory);
-        drop(inner);
-        self.tell(Events::ANY);
-        self.finish(now);
-    }
-
-    fn stop_listening(&self, mut inner: parking_lot::MutexGuard<'_, Inner>, now: Instant) {
-        let Some(mut listener) = inner.listener.take() else { return };
-        inner.conn.state = State::Closed;
-        let binding = inner.binding;
-        self.let_port_go(&mut inner, false);
-        drop(inner);
-        if let Some(binding) = binding {
-            self.stack.tcp.table.unlisten(binding.port, self);
-        }
-        for child in listener.take_all() {
-            child.abort(now);
-        }
-        self.tell(Events::ANY);
-        self.finish(now);
-    }
-
-    /// Ends the connection with a reset.
-    pub fn abort(&self, now: Instant) {
-        let mut inner = self.inner.lock();
-        self.leave_direct(&mut inner);
-        inner.conn.orphan = true;
-        count(&self.stack.tcp.table.orphans, true);
-        if inner.conn.state == State::Closed {
-            self.close_dead(&mut inner);
-        }
-        self.run(&mut inner, now, |conn, cx| conn.abort(cx));
-        drop(inner);
-        self.finish(now);
-    }
-
-    /// Ends the connection with a reset, or stops listening, because an administrator asks for it (sock_diag's SOCK_DESTROY). The
-    /// descriptor stays, and its next operation fails with `ECONNABORTED`.
-    pub fn destroy(&self, now: Instant) {
-        let mut inner = self.inner.lock();
-        if inner.listener.is_some() {
-            inner.conn.error = Some(Errno::ECONNABORTED);
-            return self.stop_listening(inner, now);
-        }
-        self.leave_direct(&mut inner);
-        self.run(&mut inner, now, |conn, cx| conn.abort(cx));
-        inner.conn.error = Some(Errno::ECONNABORTED);
-        drop(inner);
-        self.tell(Events::ANY);
-        self.finish(now);
-    }
-
-    /// Ends the socket: the last descriptor is closed. Data that was not read resets the connection (RFC 2525 section 2.17), and so
-    /// does `SO_LINGER` with zero; else what was written is still sent. With [`TcpSocket::lingers`] the kernel waits.
-    pub fn close(&self, now: Instant) {
-        let mut inner = self.inner.lock();
-        if inner.listener.is_some() {
-            if let Some(binding) = inner.binding {
-                self.stack.tcp.table.release(binding.port, self.id());
-            }
-            return self.stop_listening(inner, now);
-        }
-        if inner.conn.orphan {
-            return;
-        }
-        self.leave_direct(&mut inner);
-        let unread = {
-            let mut queue = self.rx.queue.lock();
-            queue.shut = true;
-            // What the peer sends from now on comes in packets, and is answered with a reset.
-            queue.direct = false;
-            queue.len() > 0
-        };
-        inner.conn.orphan = true;
-        inner.conn.options.ip.inode = 0;
-        count(&self.stack.tcp.table.orphans, true);
-        if inner.conn.state == State::Closed {
-            self.close_dead(&mut inner);
-            return;
-        }
-        let counters = &self.stack.net.counters.tcp;
-        let crowd = self.stack.tcp.table.orphans.load(Ordering::Relaxed);
-        let hard = inner.conn.options.linger == Some(Duration::ZERO);
-        if unread && inner.conn.state != State::TimeWait {
-            counters.abort_on_close.bump();
-        } else if hard {
-            counters.abort_on_linger.bump();
-        }
-        let reset = unread || hard || crowd > self.stack.net.sysctls.tcp_max_orphans.size();
-        self.run(&mut inner, now, |conn, cx| match conn.state {
-            State::TimeWait => {}
-            State::SynSent => conn.finish(cx, None),
-            _ if reset => conn.abort(cx),
-            _ => {
-                conn.close_write(cx);
-                conn.wait_in_fin_wait2(cx);
-            }
-        });
-        drop(inner);
-        self.finish(now);
-    }
-
-    /// The connection is over already: nothing but the port is left.
-    fn close_dead(&self, inner: &mut Inner) {
-        count(&self.stack.tcp.table.orphans, false);
-        if let Some(binding) = inner.binding.take() {
-            self.stack.tcp.table.release(binding.port, self.id());
-        }
-        self.rx.queue.lock().clear();
     }
 
     /// True while close(2) with `SO_LINGER` is to wait: the last descriptor is closed, and the peer has not acknowledged the end.
@@ -504,7 +378,7 @@ impl TcpSocket {
     pub fn readiness(&self) -> Events {
         let mut inner = self.inner.lock();
         if let Some(listener) = &inner.listener {
-            return Self::listener_events(listener);
+            return if listener.is_ready() { Events::IN } else { Events::empty() };
         }
         let fresh = inner.conn.state == State::Closed && inner.tuple.is_none();
         let queue = self.rx.queue.lock();
@@ -513,70 +387,10 @@ impl TcpSocket {
         let mut events = inner.conn.readiness(queue.available() >= low, queue.fin, inner.read_shut, urgent);
         drop(queue);
         events.set(Events::OUT, events.contains(Events::OUT) || inner.deferred.is_some());
-        // Who is told that there is no room wants to know when there is.
+        // A writer that sees no room is notified when there is room.
         inner.conn.write_waits |= !events.contains(Events::OUT);
         // A socket that was never connected polls as hung up (tcp_poll), but not as at its end.
         if fresh { Events::OUT | Events::HUP } else { events }
-    }
-
-    /// Reads or changes options under the socket's lock. Their effects take place at once.
-    pub fn configure<R>(&self, now: Instant, f: impl FnOnce(&mut TcpOptions) -> R) -> R {
-        let mut inner = self.inner.lock();
-        let result = f(&mut inner.conn.options);
-        let options = &inner.conn.options;
-        let (inline, window) = (options.oob_inline, options.window_limit(&self.stack.net.sysctls));
-        let locked = options.receive_buffer.is_some();
-        let packets_only = options.ip.min_ttl > 0 || options.ip.min_hops > 0;
-        if let Some(size) = options.send_buffer {
-            inner.conn.tx_limit = size;
-        }
-        self.release_direct(&mut inner, now);
-        let flush = std::mem::take(&mut inner.conn.options.flush);
-        inner.conn.pieces.flush |= flush;
-        let algorithm = inner.conn.options.congestion;
-        inner.conn.cc.algorithm = algorithm;
-        if let Some(binding) = inner.binding
-            && inner.tuple.is_none()
-            && inner.listener.is_none()
-        {
-            let ip = &inner.conn.options.ip;
-            let binding = Binding { reuse_addr: ip.reuse_addr, reuse_port: ip.reuse_port, ..binding };
-            inner.binding = Some(binding);
-            self.stack.tcp.table.inherit(binding, self.id());
-        }
-        {
-            let mut queue = self.rx.queue.lock();
-            queue.inline = inline;
-            queue.packets_only = packets_only;
-            queue.direct &= !packets_only;
-            queue.fixed = locked;
-            if locked {
-                queue.capacity = window;
-            }
-        }
-        if inner.tuple.is_some() && inner.conn.state != State::Closed {
-            self.run(&mut inner, now, |conn, cx| {
-                conn.arm_keepalive(cx.now);
-                conn.output(cx);
-            });
-        }
-        drop(inner);
-        self.finish(now);
-        result
-    }
-
-    /// Acknowledges at once, or leaves it to the connection's judgement (`TCP_QUICKACK`).
-    pub fn set_quick_ack(&self, now: Instant, quick: bool) {
-        let mut inner = self.inner.lock();
-        self.run(&mut inner, now, |conn, cx| {
-            conn.ack.pingpong = !quick;
-            if quick {
-                conn.go_quick(cx, 16);
-                conn.check_ack(cx);
-            }
-        });
-        drop(inner);
-        self.finish(now);
     }
 
     /// Takes the pending error (`SO_ERROR`).
@@ -592,24 +406,6 @@ impl TcpSocket {
     /// Takes the oldest entry of the error queue (`MSG_ERRQUEUE`).
     pub fn take_notice(&self) -> Option<Notice> {
         self.inner.lock().conn.notices.take()
-    }
-
-    /// Sets the flags of `SO_TIMESTAMPING`.
-    pub fn set_timestamping(&self, now: Instant, flags: u32) {
-        let mut inner = self.inner.lock();
-        let conn = &mut inner.conn;
-        let fresh = flags & !conn.options.timestamping & stamps::OPT_ID != 0;
-        if fresh {
-            let written = flags & stamps::OPT_ID_TCP != 0;
-            let base = if written { conn.tx_end() } else { conn.una };
-            conn.notices.count_from(base);
-        }
-        conn.options.timestamping = flags;
-        if flags & stamps::TX != 0 {
-            self.leave_direct(&mut inner);
-        }
-        drop(inner);
-        self.finish(now);
     }
 
     /// True when the next byte to read is the urgent one (`SIOCATMARK`).
@@ -736,12 +532,6 @@ impl TcpOptions {
     fn for_packets_to(&self, remote: IpAddr) -> (u8, Option<u8>, bool) {
         let dont_fragment = self.ip.mtu_discovery.forbids_fragments();
         (self.ip.tos_for(remote), self.ip.ttl_for(remote), dont_fragment)
-    }
-}
-
-impl Expire for TcpSocket {
-    fn expire(&self, now: Instant) {
-        self.on_timer(now);
     }
 }
 

@@ -4,7 +4,7 @@ use super::hosts::{T0, host};
 use crate::Stack;
 use crate::capture::Watch;
 use crate::notify::Silent;
-use crate::tcp::{TcpSocket, Wanted};
+use crate::tcp::{SendFlags, TcpSocket};
 use crate::time::Instant;
 use abi::Errno;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Stream {
             return;
         }
         let data: Vec<u8> = (self.sent..self.sent + len).map(byte).collect();
-        match from.send_as(now, &data, Wanted { more, ..Wanted::default() }) {
+        match from.send_as(now, &data, SendFlags { more, ..SendFlags::default() }) {
             Ok(n) => self.sent += n,
             Err(errno) => assert_eq!(errno, Errno::EAGAIN),
         }

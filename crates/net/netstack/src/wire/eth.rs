@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// Everybody.
+    /// All hosts of the link.
     pub const BROADCAST: Mac = Mac([0xff; 6]);
 
     /// True for a group address, broadcast included.

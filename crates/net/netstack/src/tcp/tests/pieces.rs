@@ -4,8 +4,8 @@ use super::pair::{Out, Side, open};
 use crate::notify::Events;
 use crate::stamps::{self, Moment};
 use crate::sysctl::Sysctls;
+use crate::tcp::SendFlags;
 use crate::tcp::notices::Notice;
-use crate::tcp::sendq::Wanted;
 use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Range, Sacks, Segment};
@@ -28,7 +28,7 @@ fn sender(window: u32, rtt: u64, change: impl Fn(&Sysctls)) -> (Side, Instant) {
     (a, now)
 }
 
-fn write(a: &mut Side, now: Instant, len: usize, wanted: Wanted) -> usize {
+fn write(a: &mut Side, now: Instant, len: usize, wanted: SendFlags) -> usize {
     a.with(now, |conn, cx| conn.write(cx, &vec![0; len], wanted))
 }
 
@@ -59,9 +59,9 @@ fn acknowledge(a: &mut Side, now: Instant, bytes: u32, sacks: &[(u32, u32)]) {
 fn pieces_that_end_by_request_are_not_joined() {
     let (mut a, now) = sender(60_000, 10, |_| ());
     a.conn.cc.cwnd = 2;
-    write(&mut a, now, 2400, Wanted::default());
-    write(&mut a, now, 400, Wanted { whole: true, ..Wanted::default() });
-    write(&mut a, now, 300, Wanted::default());
+    write(&mut a, now, 2400, SendFlags::default());
+    write(&mut a, now, 400, SendFlags { whole: true, ..SendFlags::default() });
+    write(&mut a, now, 300, SendFlags::default());
     assert_eq!(shape(&mut a), [(1000, false), (2000, false)]);
     a.conn.cc.cwnd = 10;
     acknowledge(&mut a, now.plus(Duration::from_millis(10)), 2000, &[]);
@@ -74,9 +74,9 @@ fn pieces_that_end_by_request_are_not_joined() {
 #[test]
 fn more_says_that_a_small_segment_waits() {
     let (mut a, now) = sender(60_000, 10, |_| ());
-    write(&mut a, now, 100, Wanted { more: true, ..Wanted::default() });
+    write(&mut a, now, 100, SendFlags { more: true, ..SendFlags::default() });
     assert!(a.sent().is_empty());
-    write(&mut a, now, 950, Wanted::default());
+    write(&mut a, now, 950, SendFlags::default());
     assert_eq!(shape(&mut a), [(1000, false), (1050, true)]);
 }
 
@@ -84,7 +84,7 @@ fn more_says_that_a_small_segment_waits() {
 fn segments_are_as_large_as_the_rate_allows() {
     for (rtt, least, sizes) in [(100, 2, vec![2, 2, 2, 2, 2]), (100, 4, vec![4, 4, 2]), (1, 2, vec![5, 5])] {
         let (mut a, now) = sender(60_000, rtt, |s| s.tcp_min_tso_segs.set(least).unwrap());
-        write(&mut a, now, 20_000, Wanted::default());
+        write(&mut a, now, 20_000, SendFlags::default());
         let entries = (0..a.conn.board.len()).filter_map(|n| a.conn.board.get(n));
         assert_eq!(entries.map(|sent| sent.packets).collect::<Vec<_>>(), sizes, "{rtt} ms, {least}");
     }
@@ -96,8 +96,8 @@ fn no_more_is_queued_than_asked_for() {
     a.conn.options.notsent_low = 4000;
     (a.conn.tx_limit, a.conn.cc.cwnd) = (1 << 20, 10);
     // Half the peer's window is a piece; it is filled up as long as some of it goes out.
-    assert_eq!(write(&mut a, now, 59_000, Wanted::default()), 26_000);
-    assert_eq!(write(&mut a, now, 1, Wanted::default()), 0);
+    assert_eq!(write(&mut a, now, 59_000, SendFlags::default()), 26_000);
+    assert_eq!(write(&mut a, now, 1, SendFlags::default()), 0);
     a.sent();
     a.events = Events::empty();
     let mut now = now;
@@ -113,7 +113,7 @@ fn no_more_is_queued_than_asked_for() {
 #[test]
 fn an_acknowledgement_in_order_beside_ranges_is_no_reordering() {
     let (mut a, now) = sender(60_000, 10, |_| ());
-    write(&mut a, now, 10_000, Wanted::default());
+    write(&mut a, now, 10_000, SendFlags::default());
     a.sent();
     let later = now.plus(Duration::from_millis(10));
     acknowledge(&mut a, later, 1000, &[(3000, 4000), (6000, 10_000)]);
@@ -123,7 +123,7 @@ fn an_acknowledgement_in_order_beside_ranges_is_no_reordering() {
     assert_eq!(shape(&mut a), [(2000, false), (3000, false), (5000, false), (6000, true)]);
     // A hole that fills by itself is reordering: the report names how far the others came early.
     let (mut a, now) = sender(60_000, 10, |_| ());
-    write(&mut a, now, 10_000, Wanted::default());
+    write(&mut a, now, 10_000, SendFlags::default());
     acknowledge(&mut a, later, 0, &[(7000, 8000)]);
     acknowledge(&mut a, later, 2000, &[(7000, 8000)]);
     assert!(a.conn.rack.reordering && a.conn.rack.degree() == 8);
@@ -133,7 +133,7 @@ fn an_acknowledgement_in_order_beside_ranges_is_no_reordering() {
 #[test]
 fn memory_is_free_when_its_data_is_acknowledged() {
     let (mut a, now) = sender(60_000, 10, |_| ());
-    let wanted = Wanted { zerocopy: true, ..Wanted::default() };
+    let wanted = SendFlags { zerocopy: true, ..SendFlags::default() };
     (0..3).for_each(|_| assert_eq!(write(&mut a, now, 2000, wanted), 2000));
     let later = now.plus(Duration::from_millis(10));
     acknowledge(&mut a, later, 1999, &[]);
@@ -150,7 +150,7 @@ fn sending_and_acknowledging_are_stamped() {
     let (mut a, now) = sender(60_000, 10, |_| ());
     a.conn.options.timestamping = stamps::TX | stamps::OPT_ID;
     a.conn.notices.count_from(a.conn.una);
-    write(&mut a, now, 1500, Wanted::default());
+    write(&mut a, now, 1500, SendFlags::default());
     let later = now.plus(Duration::from_millis(10));
     acknowledge(&mut a, later, 1500, &[]);
     let mut told = Vec::new();
@@ -164,7 +164,7 @@ fn sending_and_acknowledging_are_stamped() {
 #[test]
 fn time_without_window_is_counted() {
     let (mut a, now) = sender(0, 10, |_| ());
-    write(&mut a, now, 1000, Wanted::default());
+    write(&mut a, now, 1000, SendFlags::default());
     let info = a.conn.info(&a.rx, now.plus(Duration::from_millis(100)), 1500);
     assert_eq!((info.busy_time, info.rwnd_limited, info.sndbuf_limited), (100_000, 100_000, 0));
 }

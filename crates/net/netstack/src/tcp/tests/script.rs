@@ -5,7 +5,7 @@ use crate::notify::Events;
 use crate::sysctl::Sysctls;
 use crate::tcp::conn::State;
 use crate::tcp::input::Verdict;
-use crate::tcp::recovery::Ca;
+use crate::tcp::phase::Ca;
 use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
