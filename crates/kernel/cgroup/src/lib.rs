@@ -52,4 +52,4 @@ pub use member::{Charge, Member};
 pub use notice::Notice;
 pub use owner::Owner;
 pub use pids_count::{MOST_PIDS, Pids};
-pub use programs::{About, Attach, BpfProgram, Programs};
+pub use programs::{Attach, BpfProgram, ProgramInfo, Programs};

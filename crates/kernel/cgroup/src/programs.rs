@@ -32,7 +32,7 @@ bitflags::bitflags! {
 
 /// What a program is besides its instructions.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub struct ProgramInfo {
     /// Its name, up to the first zero.
     pub name: [u8; 16],
     /// When it was loaded, in nanoseconds of CLOCK_BOOTTIME.
@@ -50,7 +50,7 @@ pub struct BpfProgram {
     /// Its instructions.
     pub program: Program,
     /// What else is known of it.
-    pub about: About,
+    pub about: ProgramInfo,
     _slot: Slot,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Table {
 
 impl Programs {
     /// Takes a program. ENOMEM when there are too many.
-    pub fn load(self: &Arc<Self>, program: Program, about: About) -> Result<Arc<BpfProgram>> {
+    pub fn load(self: &Arc<Self>, program: Program, about: ProgramInfo) -> Result<Arc<BpfProgram>> {
         let slot = Slot::program(&self.tree, MOST_LOADED).ok_or(Errno::ENOMEM)?;
         let mut table = self.table.lock();
         if table.live.len() >= MOST_OF_CONTAINER {

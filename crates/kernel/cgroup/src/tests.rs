@@ -217,7 +217,7 @@ fn program(of: &Arc<Programs>, allow: i32) -> Arc<BpfProgram> {
     let code = [(0xb7, allow), (0x95, 0)];
     let code = code.map(|(code, immediate)| ebpf::Instruction { code, immediate, ..Default::default() });
     let program = ebpf::Program::new(ebpf::Kind::CgroupDevice, code.to_vec()).unwrap();
-    of.load(program, About::default()).unwrap()
+    of.load(program, ProgramInfo::default()).unwrap()
 }
 
 #[test]
@@ -252,9 +252,9 @@ fn programs_and_their_places_have_bounds() {
     let others: Vec<_> = (0..4).map(|_| Programs::new(&root)).collect();
     let all: Vec<_> = (0..256).map(|_| program(&programs, 1)).collect();
     let more = all[0].program.clone();
-    assert_eq!(programs.load(more.clone(), About::default()).err(), Some(Errno::ENOMEM));
+    assert_eq!(programs.load(more.clone(), ProgramInfo::default()).err(), Some(Errno::ENOMEM));
     let of_others: Vec<_> = (0..768).map(|i| program(&others[i / 256], 1)).collect();
-    assert_eq!(others[3].load(more.clone(), About::default()).err(), Some(Errno::ENOMEM));
+    assert_eq!(others[3].load(more.clone(), ProgramInfo::default()).err(), Some(Errno::ENOMEM));
     drop(of_others);
     let groups: Vec<_> = (0..5).map(|i| mkdir(&root, &format!("{i}"))).collect();
     let attach = |group: usize, i: usize| groups[group].attach_program(&all[i], Attach::ALLOW_MULTI, None);
@@ -267,5 +267,5 @@ fn programs_and_their_places_have_bounds() {
     root.close();
     drop(all);
     assert_eq!(programs.next(0), Err(Errno::ENOENT));
-    programs.load(more, About::default()).unwrap();
+    programs.load(more, ProgramInfo::default()).unwrap();
 }

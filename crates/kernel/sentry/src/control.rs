@@ -76,14 +76,13 @@ impl Control {
     fn signal_init(&self, sig: Signal) -> bool {
         let Some(group) = self.init() else { return false };
         let started = self.first.lock().is_none();
-        if started && !self.signals_end_init && group.is_immune(sig, Sender::Around) {
-            // One that is blocked waits all the same: systemd takes its signals by signalfd(2).
-            if group.threads().iter().all(|thread| thread.blocked().has(sig)) {
-                return group.send(SigInfo::user(sig, libc::SI_USER, 0, 0)).is_ok();
-            }
-            return true;
-        }
-        let sent = group.send(SigInfo::new(sig, SI_HOST)).is_ok();
+        let immune = started && !self.signals_end_init && group.is_immune(sig, Sender::Around);
+        let info = match immune {
+            // The kernel drops it, unless init blocks it: systemd takes its signals by signalfd(2).
+            true => SigInfo::user(sig, libc::SI_USER, 0, 0),
+            false => SigInfo::new(sig, SI_HOST),
+        };
+        let sent = group.send(info).is_ok();
         // Before the start there is no init yet, only something that holds its place and dies by any signal that
         // kills: it is started, and ends before its first instruction.
         if !started && group.dies_by(sig) {

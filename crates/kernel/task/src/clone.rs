@@ -3,7 +3,7 @@
 use crate::current::Current;
 use crate::exit::{Stage, end};
 use crate::inherit::{CurrentInherited, TaskInherited};
-use crate::namespaces::{Begun, NAMESPACES};
+use crate::namespaces::{NAMESPACES, NewNamespaces};
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Relations};
@@ -213,7 +213,8 @@ impl Current {
     fn new_task(&mut self, a: &CloneArgs) -> Result<Current, Errno> {
         let thread = a.has(THREAD);
         let cgroup = self.place_for(a)?;
-        let Begun { mut creds, nsproxy } = self.new_namespaces(a.flags & NAMESPACES, cgroup.group())?;
+        let NewNamespaces { mut creds, nsproxy } =
+            self.new_namespaces(a.flags & NAMESPACES, cgroup.group())?;
         if !thread {
             let serial = self.kernel().next_cred_serial();
             creds = Arc::new(Credentials { serial, ..Credentials::clone(&creds) });

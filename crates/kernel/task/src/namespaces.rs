@@ -20,7 +20,7 @@ const NEWPID: u64 = libc::CLONE_NEWPID as u64;
 pub const NAMESPACES: u64 = IN_SET | NEWNS | NEWUSER;
 
 /// Credentials and namespaces of a new task, or of one that leaves what it shares.
-pub(crate) struct Begun {
+pub(crate) struct NewNamespaces {
     pub creds: Arc<Credentials>,
     pub nsproxy: Arc<NsProxy>,
 }
@@ -41,14 +41,14 @@ impl Current {
     }
 
     /// What `flags` (CLONE_NEW*) ask for, but for mounts, for a task in `cgroup`. EPERM without CAP_SYS_ADMIN where it is to be.
-    pub(crate) fn new_namespaces(&self, flags: u64, cgroup: Arc<Cgroup>) -> Result<Begun> {
+    pub(crate) fn new_namespaces(&self, flags: u64, cgroup: Arc<Cgroup>) -> Result<NewNamespaces> {
         let creds = match flags & NEWUSER {
             0 => Creds::into_inner(self.creds()),
             _ => Arc::new(self.in_new_user_ns()?),
         };
         let old = self.task.nsproxy();
         if flags & (IN_SET | NEWNS) == 0 {
-            return Ok(Begun { creds, nsproxy: old });
+            return Ok(NewNamespaces { creds, nsproxy: old });
         }
         if !creds.ns_capable(&creds.user_ns, Cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
@@ -67,7 +67,7 @@ impl Current {
             timers: &kernel.vfs.resources.timers,
         };
         let nsproxy = if flags & IN_SET == 0 { old } else { Arc::new(old.with_new(flags, &by)?) };
-        Ok(Begun { creds, nsproxy })
+        Ok(NewNamespaces { creds, nsproxy })
     }
 
     /// unshare(2).
@@ -78,11 +78,11 @@ impl Current {
         if (has(alone) || user) && self.task.group.threads().len() > 1 {
             return Err(Errno::EINVAL);
         }
-        let begun = self.new_namespaces(flags, self.task.cgroup.group())?;
+        let new = self.new_namespaces(flags, self.task.cgroup.group())?;
         if flags & (NEWNS | NEWUSER) != 0 || has(libc::CLONE_FS) {
             let fs = self.fs().fork_copy();
             if flags & NEWNS != 0 {
-                fs.unshare_mounts(self, &begun.creds.user_ns)?;
+                fs.unshare_mounts(self, &new.creds.user_ns)?;
             }
             self.set_fs(fs);
         }
@@ -95,9 +95,9 @@ impl Current {
             self.set_fds(table);
         }
         if user {
-            self.task.set_creds(Credentials::clone(&begun.creds));
+            self.task.set_creds(Credentials::clone(&new.creds));
         }
-        self.task.set_nsproxy(begun.nsproxy);
+        self.task.set_nsproxy(new.nsproxy);
         Ok(())
     }
 

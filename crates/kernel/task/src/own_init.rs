@@ -10,7 +10,7 @@
 use crate::container_tasks::park_while_frozen;
 use crate::current::Current;
 use crate::deliver::{Flow, handle_pending};
-use crate::waitpid::Whom;
+use crate::waitpid::WaitTarget;
 use abi::{Errno, SigInfo, SigSet, Signal};
 use files::FdTable;
 use std::sync::atomic::Ordering;
@@ -70,7 +70,7 @@ fn reap(c: &mut Current, program: i32) -> Option<i32> {
     let number = c.find_number(program);
     loop {
         let options = libc::WNOHANG | libc::WEXITED | libc::WUNTRACED | libc::__WALL;
-        let change = match c.wait_child(Whom::Any, options) {
+        let change = match c.wait_child(WaitTarget::Any, options) {
             Ok(Some(change)) => change,
             _ => return None,
         };

@@ -2,7 +2,7 @@
 //! change. The crate `exec` prepares the new memory.
 
 use crate::current::Current;
-use crate::hold_creds::CredsHeld;
+use crate::hold_creds::CredLock;
 use crate::life::Life;
 use crate::task::Task;
 use crate::usage::{begin_end, retire_memory};
@@ -40,7 +40,7 @@ impl Current {
         mut loaded: ProgramImage,
         name: &[u8],
         creds: NewCreds,
-        guard: CredsHeld,
+        guard: CredLock,
     ) -> Result<(), SysErr> {
         let former = self.number_for_tracer(&self.task);
         let time = self.task.nsproxy().time_for_children.clone();

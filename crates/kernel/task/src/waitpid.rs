@@ -14,7 +14,7 @@ use wait::{Events, Stop};
 
 /// Which children count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum WaitTarget {
     /// Any child.
     Any,
     /// The child with this id.
@@ -42,19 +42,19 @@ pub struct Change {
 
 impl Current {
     /// Waits for a change; `None` with WNOHANG when there is none yet.
-    pub fn wait_child(&mut self, whom: Whom, options: i32) -> Result<Option<Change>, SysErr> {
+    pub fn wait_child(&mut self, target: WaitTarget, options: i32) -> Result<Option<Change>, SysErr> {
         let group = self.task.group.clone();
         let queue = group.child_wait.clone();
         let me = self.task.tid();
         let found = self.wait_on(&queue, None, || {
-            let mut gone = Gone::default();
+            let mut removal = Removal::default();
             let mut t = self.kernel().tree.lock();
-            let found = look(&mut t, &group, me, whom, options, &mut gone);
+            let found = look(&mut t, &group, me, target, options, &mut removal);
             drop(t);
-            if let Some(n) = &gone.node {
+            if let Some(n) = &removal.node {
                 n.group.exit_wait.notify(Events::HUP);
             }
-            gone.notices.send();
+            removal.notices.send();
             match found {
                 Ok(Some(c)) => Some(Ok(Some(c))),
                 Ok(None) if options & libc::WNOHANG != 0 => Some(Ok(None)),
@@ -71,26 +71,26 @@ impl Current {
 
 /// The entries that a check took out of the tables, and the processes to notify after the lock.
 #[derive(Default)]
-struct Gone {
+struct Removal {
     node: Option<Node>,
     tracee: Option<Tracee<ThreadGroup, Task>>,
     notices: Notices,
 }
 
-/// `gone` gets the child that was taken out of the tables, to be dropped after the lock.
+/// `removal` gets the child that was taken out of the tables, to be dropped after the lock.
 fn look(
     t: &mut Tree,
     parent: &Arc<ThreadGroup>,
     tid: i32,
-    whom: Whom,
+    target: WaitTarget,
     options: i32,
-    gone: &mut Gone,
+    removal: &mut Removal,
 ) -> Result<Option<Change>, Errno> {
-    if let Some(change) = tracee(t, parent, tid, whom, options, gone)? {
+    if let Some(change) = tracee(t, parent, tid, target, options, removal)? {
         return Ok(Some(change));
     }
     let mut any = t.tracees.of_group(parent.tgid).iter().any(|id| {
-        let fits = by_whom(t, whom, *id);
+        let fits = is_target(t, target, *id);
         fits && eligible_tracer(t, *id, tid, options)
     });
     let children = t.node(parent.tgid).map_or(Vec::new(), |n| n.children().to_vec());
@@ -99,10 +99,10 @@ fn look(
         let (ours, other) = (tracer == Some(parent.tgid), tracer.is_some_and(|g| g != parent.tgid));
         let Some(n) = t.node_mut(child) else { continue };
         let pid = n.group.pid_for(parent);
-        let fits = match whom {
-            Whom::Any => true,
-            Whom::Pid(p) => p == child,
-            Whom::Group(g) => n.pgid() == g,
+        let fits = match target {
+            WaitTarget::Any => true,
+            WaitTarget::Pid(p) => p == child,
+            WaitTarget::Group(g) => n.pgid() == g,
         };
         let clone_child = n.exit_signal() != Signal::SIGCHLD.raw();
         let kind = ours || options & libc::__WALL != 0 || clone_child == (options & libc::__WCLONE != 0);
@@ -122,7 +122,7 @@ fn look(
             let (code, si_status) = exit_code_of(z.status);
             let usage = z.usage;
             if !keep {
-                gone.node = t.release(child);
+                removal.node = t.release(child);
                 parent.usage.lock().add_child(&usage);
             }
             return Ok(Some(Change { pid, uid: z.uid, status: z.status, code, si_status, usage }));
@@ -146,11 +146,11 @@ fn look(
 }
 
 /// Whether a thread with this ID is among those that are waited for.
-fn by_whom(t: &Tree, whom: Whom, tid: i32) -> bool {
-    match whom {
-        Whom::Any => true,
-        Whom::Pid(p) => p == tid,
-        Whom::Group(g) => {
+fn is_target(t: &Tree, target: WaitTarget, tid: i32) -> bool {
+    match target {
+        WaitTarget::Any => true,
+        WaitTarget::Pid(p) => p == tid,
+        WaitTarget::Group(g) => {
             let tgid = t.tracees.get(tid).map_or(tid, |x| x.group.tgid);
             t.node(tgid).is_some_and(|n| n.pgid() == g)
         }
@@ -166,13 +166,13 @@ fn tracee(
     t: &mut Tree,
     waiter: &Arc<ThreadGroup>,
     me: i32,
-    whom: Whom,
+    target: WaitTarget,
     options: i32,
-    gone: &mut Gone,
+    removal: &mut Removal,
 ) -> Result<Option<Change>, Errno> {
     let keep = options & libc::WNOWAIT != 0;
     for tid in t.tracees.of_group(waiter.tgid) {
-        if !by_whom(t, whom, tid) || !eligible_tracer(t, tid, me, options) {
+        if !is_target(t, target, tid) || !eligible_tracer(t, tid, me, options) {
             continue;
         }
         let Some(x) = t.tracees.get(tid) else { continue };
@@ -193,7 +193,7 @@ fn tracee(
             let change =
                 Change { pid, uid: z.uid, status: z.status, code, si_status, usage: Usage::default() };
             if !keep {
-                gone.tracee = t.untrace(tid, None);
+                removal.tracee = t.untrace(tid, None);
             }
             return Ok(Some(change));
         }
@@ -211,8 +211,8 @@ fn tracee(
             usage: z.usage,
         };
         if !keep {
-            gone.tracee = t.untrace(tid, None);
-            t.detached_zombie(tid, &mut gone.notices);
+            removal.tracee = t.untrace(tid, None);
+            t.detached_zombie(tid, &mut removal.notices);
         }
         return Ok(Some(change));
     }

@@ -6,7 +6,7 @@ use abi::{Errno, SigInfo};
 use caller::HasCredentials;
 use caller::Identity;
 use std::sync::atomic::Ordering;
-use task::{Current, SysErr, SysResult, Whom};
+use task::{Current, SysErr, SysResult, WaitTarget};
 
 pub fn wait4(c: &mut Current, pid: i32, status: Ptr, options: i32, usage: Ptr) -> SysResult {
     let known = libc::WNOHANG
@@ -22,13 +22,13 @@ pub fn wait4(c: &mut Current, pid: i32, status: Ptr, options: i32, usage: Ptr) -
     if !usage.is_null() {
         c.kernel().usage_wanted.store(true, Ordering::Relaxed);
     }
-    let whom = match pid {
-        -1 => Whom::Any,
-        0 => Whom::Group(c.pgid()),
-        p if p > 0 => Whom::Pid(c.find_vpid(p)),
-        g => Whom::Group(c.find_vpid(-g)),
+    let target = match pid {
+        -1 => WaitTarget::Any,
+        0 => WaitTarget::Group(c.pgid()),
+        p if p > 0 => WaitTarget::Pid(c.find_vpid(p)),
+        g => WaitTarget::Group(c.find_vpid(-g)),
     };
-    let Some(ch) = c.wait_child(whom, options | libc::WEXITED)? else { return Ok(0) };
+    let Some(ch) = c.wait_child(target, options | libc::WEXITED)? else { return Ok(0) };
     if !status.is_null() {
         c.write_value(status.0, &ch.status)?;
     }
@@ -50,21 +50,21 @@ pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usag
         c.kernel().usage_wanted.store(true, Ordering::Relaxed);
     }
     let mut options = options;
-    let whom = match kind {
-        0 => Whom::Any,
-        1 if id > 0 => Whom::Pid(c.find_vpid(id)),
-        2 if id >= 0 => Whom::Group(if id == 0 { c.pgid() } else { c.find_vpid(id) }),
+    let target = match kind {
+        0 => WaitTarget::Any,
+        1 if id > 0 => WaitTarget::Pid(c.find_vpid(id)),
+        2 if id >= 0 => WaitTarget::Group(if id == 0 { c.pgid() } else { c.find_vpid(id) }),
         3 if id >= 0 => {
             let f = c.file(id)?;
             if f.nonblocking() && options & libc::WNOHANG == 0 {
                 options |= libc::WNOHANG | NONBLOCKING;
             }
-            Whom::Pid(task::pidfd::of(&f)?.id())
+            WaitTarget::Pid(task::pidfd::of(&f)?.id())
         }
         _ => return Err(Errno::EINVAL.into()),
     };
     let nonblocking = options & NONBLOCKING != 0;
-    let got = c.wait_child(whom, options & !NONBLOCKING)?;
+    let got = c.wait_child(target, options & !NONBLOCKING)?;
     if got.is_none() && nonblocking {
         return Err(SysErr::Errno(Errno::EAGAIN));
     }

@@ -12,7 +12,7 @@ use crate::install::install;
 use crate::processes::process::group_of;
 use abi::{Errno, PAGE_SIZE, Result};
 use caller::HasCredentials;
-use cgroup::{About, Attach, BpfProgram};
+use cgroup::{Attach, BpfProgram, ProgramInfo};
 use ebpf::{Instruction, Kind, MAX_INSTRUCTIONS, Program};
 use rights::Cap;
 use std::any::Any;
@@ -225,7 +225,7 @@ fn load(c: &mut Current, attr: &Attr) -> SysResult {
     let written = log.write(c, attr, text.as_bytes());
     written?;
     let program = verified.map_err(|refused| refused.errno)?;
-    let about = About {
+    let about = ProgramInfo {
         name,
         loaded: c.kernel().boottime_of(c.kernel().clock().now()),
         uid: c.creds().uid,
