@@ -120,7 +120,7 @@ fn is_known(i: &Instruction) -> bool {
 
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum RegisterValue {
     /// Nothing on some way.
     Unset,
     /// The address of the context.
@@ -131,30 +131,30 @@ enum Held {
     Number(Range),
 }
 
-impl Held {
-    fn join(self, other: Held) -> Held {
+impl RegisterValue {
+    fn join(self, other: RegisterValue) -> RegisterValue {
         match (self, other) {
-            (Held::Number(a), Held::Number(b)) => Held::Number(a.join(b)),
+            (RegisterValue::Number(a), RegisterValue::Number(b)) => RegisterValue::Number(a.join(b)),
             (a, b) if a == b => a,
-            _ => Held::Unset,
+            _ => RegisterValue::Unset,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Held::Context => "ctx",
-            Held::Frame => "fp",
+            RegisterValue::Context => "ctx",
+            RegisterValue::Frame => "fp",
             _ => "scalar",
         }
     }
 }
 
-type Registers = [Held; REGISTERS];
+type Registers = [RegisterValue; REGISTERS];
 
 fn flow(kind: Kind, code: &[Instruction]) -> Result<(), Refused> {
-    let mut first = [Held::Unset; REGISTERS];
-    first[1] = Held::Context;
-    first[FRAME] = Held::Frame;
+    let mut first = [RegisterValue::Unset; REGISTERS];
+    first[1] = RegisterValue::Context;
+    first[FRAME] = RegisterValue::Frame;
     let mut known: Vec<Option<Registers>> = vec![None; code.len()];
     known[0] = Some(first);
     for (processed, (pc, i)) in code.iter().enumerate().enumerate() {
@@ -179,10 +179,10 @@ fn flow(kind: Kind, code: &[Instruction]) -> Result<(), Refused> {
 }
 
 /// Reads a register.
-fn read(registers: &Registers, number: usize) -> Checked<Held> {
+fn read(registers: &Registers, number: usize) -> Checked<RegisterValue> {
     match registers.get(number) {
         None => invalid(format!("R{number} is invalid")),
-        Some(Held::Unset) => denied(format!("R{number} !read_ok")),
+        Some(RegisterValue::Unset) => denied(format!("R{number} !read_ok")),
         Some(held) => Ok(*held),
     }
 }
@@ -190,12 +190,12 @@ fn read(registers: &Registers, number: usize) -> Checked<Held> {
 /// Reads a register that must hold a number for `what`.
 fn number(registers: &Registers, register: usize, what: &str) -> Checked<Range> {
     match read(registers, register)? {
-        Held::Number(range) => Ok(range),
+        RegisterValue::Number(range) => Ok(range),
         _ => denied(format!("R{register} pointer {what} prohibited")),
     }
 }
 
-fn set(registers: &mut Registers, number: usize, held: Held) -> Checked {
+fn set(registers: &mut Registers, number: usize, held: RegisterValue) -> Checked {
     if number == FRAME {
         return denied("frame pointer is read only");
     }
@@ -215,7 +215,7 @@ fn step(kind: Kind, code: &[Instruction], pc: usize, i: &Instruction, registers:
         LD if i.code == LD_IMM64 => {
             let high = code.get(pc + 1).map_or(0, |second| second.immediate);
             let value = u64::from(i.immediate as u32) | u64::from(high as u32) << 32;
-            set(registers, i.dst(), Held::Number(Range::one(value)))
+            set(registers, i.dst(), RegisterValue::Number(Range::one(value)))
         }
         LD => invalid("BPF_LD_[ABS|IND] instructions not allowed for this program type"),
         _ => jump(i, registers),
@@ -242,13 +242,13 @@ fn alu(i: &Instruction, registers: &mut Registers) -> Checked {
     }
     if operation == MOV {
         let held = match i.by_register() {
-            false => Held::Number(Range::one(if wide {
+            false => RegisterValue::Number(Range::one(if wide {
                 i64::from(i.immediate) as u64
             } else {
                 u64::from(i.immediate as u32)
             })),
             true => match read(registers, i.src())? {
-                Held::Number(range) => Held::Number(range.calculate(MOV, range, wide)),
+                RegisterValue::Number(range) => RegisterValue::Number(range.calculate(MOV, range, wide)),
                 _ if !wide => return denied(format!("R{} partial copy of pointer", i.src())),
                 address => address,
             },
@@ -273,7 +273,7 @@ fn alu(i: &Instruction, registers: &mut Registers) -> Checked {
         return denied("frame pointer is read only");
     }
     let from = number(registers, i.dst(), "arithmetic")?;
-    set(registers, i.dst(), Held::Number(from.calculate(operation, by, wide)))
+    set(registers, i.dst(), RegisterValue::Number(from.calculate(operation, by, wide)))
 }
 
 fn load(kind: Kind, i: &Instruction, registers: &mut Registers) -> Checked {
@@ -281,8 +281,8 @@ fn load(kind: Kind, i: &Instruction, registers: &mut Registers) -> Checked {
         return invalid("BPF_LDX uses reserved fields");
     }
     match read(registers, i.src())? {
-        Held::Context => {}
-        Held::Frame => return denied("the stack is not supported"),
+        RegisterValue::Context => {}
+        RegisterValue::Frame => return denied("the stack is not supported"),
         other => return denied(format!("R{} invalid mem access '{}'", i.src(), other.name())),
     }
     let (at, size) = (i.offset, size(i.code));
@@ -296,7 +296,7 @@ fn load(kind: Kind, i: &Instruction, registers: &mut Registers) -> Checked {
     if !inside {
         return denied(format!("invalid bpf_context access off={at} size={size}"));
     }
-    set(registers, i.dst(), Held::Number(Range::up_to(u64::MAX >> (64 - 8 * size))))
+    set(registers, i.dst(), RegisterValue::Number(Range::up_to(u64::MAX >> (64 - 8 * size))))
 }
 
 /// Nothing can be written to.
@@ -305,8 +305,10 @@ fn store(i: &Instruction, registers: &Registers) -> Checked {
         read(registers, i.src())?;
     }
     match read(registers, i.dst())? {
-        Held::Context => denied(format!("invalid bpf_context access off={} size={}", i.offset, size(i.code))),
-        Held::Frame => denied("the stack is not supported"),
+        RegisterValue::Context => {
+            denied(format!("invalid bpf_context access off={} size={}", i.offset, size(i.code)))
+        }
+        RegisterValue::Frame => denied("the stack is not supported"),
         other => denied(format!("R{} invalid mem access '{}'", i.dst(), other.name())),
     }
 }
@@ -336,8 +338,8 @@ fn jump(i: &Instruction, registers: &Registers) -> Checked {
 fn exit(registers: &Registers) -> Checked {
     let text = "At program exit the register R0";
     match read(registers, 0)? {
-        Held::Number(Range { max: 0..=1, .. }) => Ok(()),
-        Held::Number(Range { min, max }) => {
+        RegisterValue::Number(Range { max: 0..=1, .. }) => Ok(()),
+        RegisterValue::Number(Range { min, max }) => {
             invalid(format!("{text} has smin={} smax={} should have been in [0, 1]", min as i64, max as i64))
         }
         other => invalid(format!("{text} is not a known value ({})", other.name())),

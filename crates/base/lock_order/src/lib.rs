@@ -115,12 +115,12 @@ mod held {
     thread_local! { static HELD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
 
     /// A lock that the thread holds.
-    pub struct Held(u8);
+    pub struct HeldLock(u8);
 
-    impl Held {
+    impl HeldLock {
         /// Before the lock is taken.
         #[track_caller]
-        pub fn enter(rank: u8, nested: bool) -> Held {
+        pub fn enter(rank: u8, nested: bool) -> HeldLock {
             let at = Location::caller();
             HELD.with_borrow_mut(|h| {
                 if let Some(&top) = h.iter().max() {
@@ -129,17 +129,17 @@ mod held {
                 }
                 h.push(rank);
             });
-            Held(rank)
+            HeldLock(rank)
         }
 
         /// The same without a look at the order.
-        pub fn below(rank: u8) -> Held {
+        pub fn below(rank: u8) -> HeldLock {
             HELD.with_borrow_mut(|h| h.push(rank));
-            Held(rank)
+            HeldLock(rank)
         }
     }
 
-    impl Drop for Held {
+    impl Drop for HeldLock {
         fn drop(&mut self) {
             HELD.with_borrow_mut(|h| {
                 if let Some(i) = h.iter().rposition(|&r| r == self.0) {
@@ -153,22 +153,22 @@ mod held {
 #[cfg(not(debug_assertions))]
 mod held {
     /// Nothing is checked.
-    pub struct Held;
+    pub struct HeldLock;
 
-    impl Held {
+    impl HeldLock {
         #[inline(always)]
-        pub fn enter(_rank: u8, _nested: bool) -> Held {
-            Held
+        pub fn enter(_rank: u8, _nested: bool) -> HeldLock {
+            HeldLock
         }
 
         #[inline(always)]
-        pub fn below(_rank: u8) -> Held {
-            Held
+        pub fn below(_rank: u8) -> HeldLock {
+            HeldLock
         }
     }
 }
 
-use held::Held;
+use held::HeldLock;
 
 /// A mutex of rank `R`; a leaf where none is named.
 #[derive(Default, Debug)]
@@ -183,21 +183,21 @@ impl<T, const R: u8> Mutex<T, R> {
     /// Takes the lock.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T, R> {
-        let held = Held::enter(R, false);
+        let held = HeldLock::enter(R, false);
         MutexGuard { value: self.0.lock(), _held: held }
     }
 
     /// Takes the lock while another one of its rank may be held: the caller keeps an order among those.
     #[track_caller]
     pub fn lock_nested(&self) -> MutexGuard<'_, T, R> {
-        let held = Held::enter(R, true);
+        let held = HeldLock::enter(R, true);
         MutexGuard { value: self.0.lock(), _held: held }
     }
 
     /// Takes the lock while locks are held that usually come after it: those of a stacked file system, which come
     /// before all locks of the file systems below it.
     pub fn lock_out_of_order(&self) -> MutexGuard<'_, T, R> {
-        let held = Held::below(R);
+        let held = HeldLock::below(R);
         MutexGuard { value: self.0.lock(), _held: held }
     }
 
@@ -205,16 +205,16 @@ impl<T, const R: u8> Mutex<T, R> {
     /// are held while a program is waited for.
     #[track_caller]
     pub fn lock_unless(&self, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
-        self.wait_unless(Held::enter(R, false), stop)
+        self.wait_unless(HeldLock::enter(R, false), stop)
     }
 
     /// As [`Mutex::lock_unless`] while another lock of its rank may be held.
     #[track_caller]
     pub fn lock_nested_unless(&self, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
-        self.wait_unless(Held::enter(R, true), stop)
+        self.wait_unless(HeldLock::enter(R, true), stop)
     }
 
-    fn wait_unless(&self, held: Held, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
+    fn wait_unless(&self, held: HeldLock, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
         loop {
             if let Some(value) = self.0.try_lock_for(LOOK) {
                 return Some(MutexGuard { value, _held: held });
@@ -249,7 +249,7 @@ impl<T, const R: u8> Mutex<T, R> {
 /// Holds a [`Mutex`].
 pub struct MutexGuard<'a, T, const R: u8 = { rank::LEAF }> {
     value: parking_lot::MutexGuard<'a, T>,
-    _held: Held,
+    _held: HeldLock,
 }
 
 impl<T, const R: u8> Deref for MutexGuard<'_, T, R> {
@@ -278,14 +278,14 @@ impl<T, const R: u8> RwLock<T, R> {
     /// Takes the lock for reading.
     #[track_caller]
     pub fn read(&self) -> ReadGuard<'_, T> {
-        let held = Held::enter(R, false);
+        let held = HeldLock::enter(R, false);
         ReadGuard { value: self.0.read(), _held: held }
     }
 
     /// Takes the lock for writing.
     #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, T> {
-        let held = Held::enter(R, false);
+        let held = HeldLock::enter(R, false);
         WriteGuard { value: self.0.write(), _held: held }
     }
 
@@ -298,7 +298,7 @@ impl<T, const R: u8> RwLock<T, R> {
 /// Holds a [`RwLock`] for reading.
 pub struct ReadGuard<'a, T> {
     value: parking_lot::RwLockReadGuard<'a, T>,
-    _held: Held,
+    _held: HeldLock,
 }
 
 impl<T> Deref for ReadGuard<'_, T> {
@@ -311,7 +311,7 @@ impl<T> Deref for ReadGuard<'_, T> {
 /// Holds a [`RwLock`] for writing.
 pub struct WriteGuard<'a, T> {
     value: parking_lot::RwLockWriteGuard<'a, T>,
-    _held: Held,
+    _held: HeldLock,
 }
 
 impl<T> Deref for WriteGuard<'_, T> {

@@ -427,9 +427,9 @@ impl FileCount {
 
 /// An open file's place in the count.
 #[derive(Default)]
-pub struct Counted(OnceLock<Arc<Cell64>>);
+pub struct CountedFile(OnceLock<Arc<Cell64>>);
 
-impl Counted {
+impl CountedFile {
     /// Counts the file, once.
     pub fn count(&self, files: &FileCount) {
         if let Some(c) = files.cells.get(cell())
@@ -445,7 +445,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedFile {
     fn drop(&mut self) {
         if let Some(c) = self.0.get() {
             c.add(-1);
@@ -530,7 +530,7 @@ mod tests {
     #[test]
     fn files_are_counted() {
         let f = FileCount::new(1000);
-        let all: Vec<Counted> = (0..1100).map(|_| Counted::default()).collect();
+        let all: Vec<CountedFile> = (0..1100).map(|_| CountedFile::default()).collect();
         all.iter().for_each(|c| {
             c.count(&f);
             c.count(&f);

@@ -4,14 +4,14 @@ use crate::fs::ErofsFs;
 use abi::{Errno, Result};
 use loopdev::Image;
 use mounts::PathCaller;
-use mounts::fs_parameters::{Known, Takes};
+use mounts::fs_parameters::{ParameterSpec, Takes};
 use mounts::fstypes::Request;
 use std::sync::Arc;
 use tmpfs::MemFiles;
 use vfs::SuperBlock;
 
 /// The parameters.
-pub const KNOWN: &[Known] = &[
+pub const KNOWN: &[ParameterSpec] = &[
     ("user_xattr", Takes::Flag),
     ("nouser_xattr", Takes::Flag),
     ("acl", Takes::Flag),

@@ -34,7 +34,7 @@ const EVENTS: [(u32, u32); 6] = [
 ];
 
 /// One open directory that wants signals.
-struct Wish {
+struct DirectoryWatch {
     file: Weak<OpenFile>,
     mask: u32,
     again: bool,
@@ -43,11 +43,11 @@ struct Wish {
 
 /// The wishes about one directory.
 #[derive(Default)]
-struct Wishes(Mutex<State>);
+struct DirectoryWatches(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    list: Vec<Wish>,
+    list: Vec<DirectoryWatch>,
     /// Cookies of the last renames out of it.
     moved: VecDeque<u32>,
 }
@@ -69,19 +69,19 @@ impl State {
 
 /// Wishes that are told of events, for as long as the directory is in memory.
 struct Listening {
-    wishes: Arc<Wishes>,
+    wishes: Arc<DirectoryWatches>,
     watch: Arc<Watch>,
 }
 
 impl Listening {
     fn new(dentry: &Dentry) -> Listening {
-        let wishes = Arc::new(Wishes::default());
-        let to: Weak<Wishes> = Arc::downgrade(&wishes);
+        let wishes = Arc::new(DirectoryWatches::default());
+        let to: Weak<DirectoryWatches> = Arc::downgrade(&wishes);
         Listening { wishes, watch: Watch::new(dentry, 0, event::ALL, to) }
     }
 }
 
-impl Listener for Wishes {
+impl Listener for DirectoryWatches {
     fn event(&self, _watch: i32, mask: u32, cookie: u32, _name: &[u8]) {
         let mut told = Vec::new();
         let mut state = self.0.lock();
@@ -140,7 +140,7 @@ pub fn set(cx: &dyn Caller, file: &Arc<OpenFile>, bits: u32, tell: Tell) -> Resu
             wish.again |= again;
             wish.tell = tell;
         }
-        None => list.push(Wish { file: Arc::downgrade(file), mask, again, tell }),
+        None => list.push(DirectoryWatch { file: Arc::downgrade(file), mask, again, tell }),
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::fs::FuseFs;
 use crate::wire;
 use abi::{Errno, Result};
 use caller::quota::Kind;
-use mounts::fs_parameters::{Known, Parameter, Takes, Value, is_octal, is_u32, number};
+use mounts::fs_parameters::{Parameter, ParameterSpec, Takes, Value, is_octal, is_u32, number};
 use mounts::fstypes::Request;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tmpfs::MemFiles;
 use vfs::{Caller, OpenFile, SuperBlock};
 
 /// The parameters.
-pub const KNOWN: &[Known] = &[
+pub const KNOWN: &[ParameterSpec] = &[
     ("fd", Takes::Place),
     ("rootmode", Takes::Checked(is_octal)),
     ("user_id", Takes::Checked(is_u32)),

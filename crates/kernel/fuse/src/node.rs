@@ -27,7 +27,7 @@ const O_LARGEFILE: i32 = 0o100000;
 const LINK_MAX: usize = 4096;
 
 /// What is known of a node.
-struct Known {
+struct ParameterSpec {
     attr: Attr,
     /// Until when; `None` when the daemon has to be asked.
     until: Option<Instant>,
@@ -44,7 +44,7 @@ pub(crate) struct Node {
     pub nodeid: u64,
     generation: u64,
     kind: u32,
-    known: Mutex<Known>,
+    known: Mutex<ParameterSpec>,
     /// The daemon has given its number to something else: it can be used no more.
     pub bad: AtomicBool,
     attachments: Attachments,
@@ -67,7 +67,7 @@ impl Node {
             nodeid,
             generation,
             kind: attr.file_type(),
-            known: Mutex::new(Known { attr, until, lookups: 1, written: None }),
+            known: Mutex::new(ParameterSpec { attr, until, lookups: 1, written: None }),
             bad: AtomicBool::new(false),
             attachments: Attachments::default(),
             pages: Mutex::default(),

@@ -1,7 +1,7 @@
 //! PACKET_FANOUT as programs set and read it (packet(7)).
 
 use abi::{Errno, Result};
-use netstack::fanout::{Choice, IGNORES_OUTGOING, ROLLS_OVER, Wish};
+use netstack::fanout::{Choice, FanoutRequest, IGNORES_OUTGOING, ROLLS_OVER};
 use netstack::packet::PacketSocket;
 use socket::filter::Program;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 const UNIQUE_ID: u8 = 0x20;
 
 /// An `int`, or a `struct fanout_args`: number, kind and flags, and the most members. PACKET_FANOUT_FLAG_DEFRAG and programs of eBPF are not there.
-pub(crate) fn parse(value: &[u8]) -> Result<Wish> {
+pub(crate) fn parse(value: &[u8]) -> Result<FanoutRequest> {
     let (id, kind, flags, most) = match *value {
         [a, b, kind, flags] => (u16::from_ne_bytes([a, b]), kind, flags, 0),
         [a, b, kind, flags, c, d, e, f] => {
@@ -32,7 +32,7 @@ pub(crate) fn parse(value: &[u8]) -> Result<Wish> {
     if (unique && id != 0) || flags & !(ROLLS_OVER | IGNORES_OUTGOING | UNIQUE_ID) != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Wish { id: (!unique).then_some(id), choice, flags: flags & !UNIQUE_ID, most })
+    Ok(FanoutRequest { id: (!unique).then_some(id), choice, flags: flags & !UNIQUE_ID, most })
 }
 
 /// What getsockopt(2) says: 0 without a group.

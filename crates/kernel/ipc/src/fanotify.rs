@@ -14,7 +14,7 @@ use pid::{Pid, PidNamespace};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
-use vfs::notify::marks::{Actor, Group, Mark, Marked, ON_CHILD, ON_DIR, Question, Wanted};
+use vfs::notify::marks::{Actor, Group, Mark, MarkMask, Marked, ON_CHILD, ON_DIR, Question};
 use vfs::{Caller, FileOps, OpenFile, Path, StreamOps};
 use wait::{Events, WaitQueue};
 
@@ -52,7 +52,7 @@ struct Event {
     _charge: Charge,
 }
 
-struct Held {
+struct MarkEntry {
     on: Marked,
     mark: Arc<Mark>,
     _charge: Charge,
@@ -65,7 +65,7 @@ struct State {
     overflown: bool,
     /// Questions that were read, by the descriptor that came with them.
     asked: Vec<(i32, Arc<Question>)>,
-    marks: HashMap<(u8, usize), Held>,
+    marks: HashMap<(u8, usize), MarkEntry>,
 }
 
 /// A group.
@@ -118,12 +118,12 @@ impl Fanotify {
 
     /// Adds to what is wanted of an object by `change`, which refuses what does not go with what is there already. ENOSPC
     /// when the user has too many marks, EINVAL for objects that cannot have one.
-    pub fn add(&self, on: Marked, path: &Path, change: impl Fn(&mut Wanted) -> Result<()>) -> Result<()> {
+    pub fn add(&self, on: Marked, path: &Path, change: impl Fn(&mut MarkMask) -> Result<()>) -> Result<()> {
         let mut s = self.state.lock();
         if let Some(held) = s.marks.get(&on.key()) {
             return held.mark.change(change);
         }
-        let mut wanted = Wanted::default();
+        let mut wanted = MarkMask::default();
         change(&mut wanted)?;
         let charge = match self.user.charge(Kind::FanotifyMarks, 1) {
             Some(charge) => charge,
@@ -137,12 +137,12 @@ impl Fanotify {
         if !on.add(&mark) {
             return Err(Errno::EINVAL);
         }
-        s.marks.insert(on.key(), Held { on, mark, _charge: charge });
+        s.marks.insert(on.key(), MarkEntry { on, mark, _charge: charge });
         Ok(())
     }
 
     /// Takes from what is wanted of an object by `change`; the mark goes when nothing is left. ENOENT.
-    pub fn remove(&self, on: &Marked, change: impl Fn(&mut Wanted)) -> Result<()> {
+    pub fn remove(&self, on: &Marked, change: impl Fn(&mut MarkMask)) -> Result<()> {
         let gone = {
             let mut s = self.state.lock();
             let held = s.marks.get(&on.key()).ok_or(Errno::ENOENT)?;

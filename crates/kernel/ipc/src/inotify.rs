@@ -48,7 +48,7 @@ impl Event {
     }
 }
 
-struct Held {
+struct WatchEntry {
     inode: InodeRef,
     watch: Arc<Watch>,
     _charge: Charge,
@@ -61,7 +61,7 @@ fn address(inode: &InodeRef) -> usize {
 #[derive(Default)]
 struct State {
     events: VecDeque<Event>,
-    watches: BTreeMap<i32, Held>,
+    watches: BTreeMap<i32, WatchEntry>,
     /// Watches by the address of their inode, which they keep in its place.
     by_inode: HashMap<usize, i32>,
     last: i32,
@@ -139,7 +139,7 @@ impl Inotify {
         }
         s.last = id;
         s.by_inode.insert(address(inode), id);
-        s.watches.insert(id, Held { inode: inode.clone(), watch, _charge: charge });
+        s.watches.insert(id, WatchEntry { inode: inode.clone(), watch, _charge: charge });
         Ok(id)
     }
 
@@ -240,7 +240,7 @@ impl FileOps for Inotify {
     }
     fn fdinfo(&self) -> String {
         let s = self.state.lock();
-        let line = |(id, h): (&i32, &Held)| {
+        let line = |(id, h): (&i32, &WatchEntry)| {
             let a = h.inode.attr().unwrap_or_default();
             let mask = h.watch.mask.load(Ordering::Relaxed);
             // The device number in the kernel's own form: major above 20 bits of minor.

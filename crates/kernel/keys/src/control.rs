@@ -2,9 +2,9 @@
 
 use crate::holder::{DEFAULT_RING, Holder, Rings};
 use crate::key::{Index, Kind, Payload, Serial, need};
-use crate::lookup::{For, Found};
+use crate::lookup::{For, FoundKey};
 use crate::quota::Setting;
-use crate::search::{States, Wanted, allows};
+use crate::search::{SearchTarget, States, allows};
 use crate::store::{Keys, NewKey, Store, Who};
 use abi::{Errno, Result};
 use rights::Cap;
@@ -26,7 +26,7 @@ impl Keys {
     ) -> Result<Serial> {
         let mut store = self.0.lock();
         store.purge(who.now);
-        let Found { serial: ring, possessed } = store.look_up(who, ring, WRITE)?;
+        let FoundKey { serial: ring, possessed } = store.look_up(who, ring, WRITE)?;
         let kind = kind.ok_or(Errno::ENODEV)?;
         store.key(ring)?.links()?;
         kind.check_payload(&payload)?;
@@ -79,7 +79,7 @@ impl Keys {
         store.purge(who.now);
         let ring = if ring == 0 { None } else { Some(store.look_up(who, ring, WRITE)?.serial) };
         let index: Index = (kind.ok_or(Errno::ENOKEY)?, description.into());
-        match store.search_own(who, &Wanted::Named(&index), States::NotExpired) {
+        match store.search_own(who, &SearchTarget::Named(&index), States::NotExpired) {
             Ok(serial) => {
                 if let Some(ring) = ring {
                     store.link(ring, serial)?;
@@ -242,7 +242,7 @@ impl Keys {
     /// KEYCTL_READ.
     pub fn read(&self, who: &Who<'_>, id: i32) -> Result<Vec<u8>> {
         let mut store = self.0.lock();
-        let Found { serial, possessed } = store.look_up(who, id, For::READ)?;
+        let FoundKey { serial, possessed } = store.look_up(who, id, For::READ)?;
         let key = store.key(serial)?;
         if let Payload::Negative(e) = key.payload {
             return Err(e);
@@ -315,10 +315,10 @@ impl Keys {
         to: i32,
     ) -> Result<Serial> {
         let mut store = self.0.lock();
-        let Found { serial: ring, possessed } = store.look_up(who, ring, For::new(need::SEARCH))?;
+        let FoundKey { serial: ring, possessed } = store.look_up(who, ring, For::new(need::SEARCH))?;
         let to = if to == 0 { None } else { Some(store.look_up(who, to, WRITE)?.serial) };
         let index: Index = (kind.ok_or(Errno::ENOKEY)?, description.into());
-        let found = store.search(who, ring, possessed, &Wanted::Named(&index), States::Usable);
+        let found = store.search(who, ring, possessed, &SearchTarget::Named(&index), States::Usable);
         let serial = found.map_err(|e| if e == Errno::EAGAIN { Errno::ENOKEY } else { e })?;
         if let Some(to) = to {
             if !allows(who, store.key(serial)?, possessed, need::LINK) {

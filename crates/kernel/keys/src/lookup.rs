@@ -42,14 +42,14 @@ impl For {
 
 /// A key, and whether the caller possesses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundKey {
     pub(crate) serial: Serial,
     pub(crate) possessed: bool,
 }
 
 impl Store {
     /// A key by the number in a call, which may be one of KEY_SPEC_*.
-    pub(crate) fn look_up(&mut self, who: &Who<'_>, id: i32, what: For) -> Result<Found> {
+    pub(crate) fn look_up(&mut self, who: &Who<'_>, id: i32, what: For) -> Result<FoundKey> {
         let found = self.find(who, id, what.create)?;
         let key = self.key(found.serial)?;
         match what.needed {
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// The same without a look at the key itself (unlinking).
-    pub(crate) fn find(&mut self, who: &Who<'_>, id: i32, create: bool) -> Result<Found> {
+    pub(crate) fn find(&mut self, who: &Who<'_>, id: i32, create: bool) -> Result<FoundKey> {
         let rings = self.rings_of(who.holder);
         let serial = match id {
             THREAD if create => self.install_thread(who)?,
@@ -79,10 +79,10 @@ impl Store {
             ..=0 => return Err(Errno::EINVAL),
             _ => {
                 self.key(id)?;
-                return Ok(Found { serial: id, possessed: self.possesses(who, id) });
+                return Ok(FoundKey { serial: id, possessed: self.possesses(who, id) });
             }
         };
-        Ok(Found { serial, possessed: true })
+        Ok(FoundKey { serial, possessed: true })
     }
 
     /// The session's keyring. A thread without one uses its user's until it wants to change it.

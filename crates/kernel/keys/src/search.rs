@@ -20,7 +20,7 @@ pub(crate) enum States {
 }
 
 /// What is looked for.
-pub(crate) enum Wanted<'a> {
+pub(crate) enum SearchTarget<'a> {
     Serial(Serial),
     Named(&'a Index),
 }
@@ -53,7 +53,7 @@ impl Store {
         who: &Who<'_>,
         ring: Serial,
         possessed: bool,
-        wanted: &Wanted<'_>,
+        wanted: &SearchTarget<'_>,
         states: States,
     ) -> Result<Serial> {
         let top = self.key(ring)?;
@@ -67,7 +67,7 @@ impl Store {
         let mut result = Errno::EAGAIN;
         let mut seen = BTreeSet::from([ring]);
         let mut level = vec![ring];
-        if matches!(wanted, Wanted::Serial(s) if *s == ring) {
+        if matches!(wanted, SearchTarget::Serial(s) if *s == ring) {
             return Ok(ring);
         }
         for _ in 0..DEPTH {
@@ -76,8 +76,8 @@ impl Store {
                 let Ok(keyring) = self.key(at) else { continue };
                 let (Ok(links), Ok(inner)) = (keyring.links(), keyring.keyrings()) else { continue };
                 let found = match wanted {
-                    Wanted::Serial(s) => links.values().find(|l| *l == s).copied(),
-                    Wanted::Named(index) => links.get(*index).copied(),
+                    SearchTarget::Serial(s) => links.values().find(|l| *l == s).copied(),
+                    SearchTarget::Named(index) => links.get(*index).copied(),
                 };
                 match found.map(|serial| self.counts(who, serial, possessed, states)) {
                     Some(Ok(serial)) => return Ok(serial),
@@ -119,7 +119,12 @@ impl Store {
     }
 
     /// Looks in the keyrings of a thread: its own, its process's, its session's or, without one, its user's.
-    pub(crate) fn search_own(&self, who: &Who<'_>, wanted: &Wanted<'_>, states: States) -> Result<Serial> {
+    pub(crate) fn search_own(
+        &self,
+        who: &Who<'_>,
+        wanted: &SearchTarget<'_>,
+        states: States,
+    ) -> Result<Serial> {
         let rings = self.rings_of(who.holder);
         let user = self.users.get(&who.user()).and_then(|u| u.session);
         let all = [rings.thread, rings.process, rings.session.or(user)];
@@ -153,6 +158,6 @@ impl Store {
 
     /// Whether the thread finds a key from its own keyrings.
     pub(crate) fn possesses(&self, who: &Who<'_>, serial: Serial) -> bool {
-        self.search_own(who, &Wanted::Serial(serial), States::Any).is_ok()
+        self.search_own(who, &SearchTarget::Serial(serial), States::Any).is_ok()
     }
 }

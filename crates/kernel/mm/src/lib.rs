@@ -32,4 +32,4 @@ pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use policy::{Mode, Policy};
 pub use spaces::AddressSpaces;
-pub use users::{Left, Users};
+pub use users::{RemainingUsers, Users};

@@ -42,7 +42,7 @@ pub enum Takes {
 }
 
 /// A parameter that a type knows: its name and what it takes.
-pub type Known = (&'static str, Takes);
+pub type ParameterSpec = (&'static str, Takes);
 
 /// A decimal, octal or hexadecimal number of 32 bits.
 pub fn is_u32(s: &str) -> bool {
@@ -65,7 +65,7 @@ pub fn number(s: &str) -> Option<u64> {
 }
 
 /// Says what is wrong with a parameter of a type that knows these; `None` when nothing is.
-pub fn complaint(known: &[Known], name: &[u8], value: &Value) -> Option<String> {
+pub fn complaint(known: &[ParameterSpec], name: &[u8], value: &Value) -> Option<String> {
     let shown = String::from_utf8_lossy(name);
     let Some((_, takes)) = known.iter().find(|(k, _)| k.as_bytes() == name) else {
         return Some(format!("Unknown parameter '{shown}'"));
@@ -89,7 +89,7 @@ pub fn complaint(known: &[Known], name: &[u8], value: &Value) -> Option<String> 
 mod tests {
     use super::*;
 
-    const KNOWN: &[Known] =
+    const KNOWN: &[ParameterSpec] =
         &[("flag", Takes::Flag), ("n", Takes::Checked(is_u32)), ("w", Takes::Word(&["on", "off"]))];
 
     fn said(name: &str, value: &Value) -> Option<String> {

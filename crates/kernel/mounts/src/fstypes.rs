@@ -1,7 +1,7 @@
 //! File system types that mount(2) knows, filled in when the kernel starts.
 
 use crate::fs_context::PathCaller;
-use crate::fs_parameters::{Known, Parameter, Value};
+use crate::fs_parameters::{Parameter, ParameterSpec, Value};
 use abi::{Errno, Result};
 use lock_order::RwLock;
 use rights::cred::Cap;
@@ -41,7 +41,7 @@ pub struct FsType<C: ?Sized = dyn PathCaller> {
     /// Needs no device.
     pub nodev: bool,
     /// The parameters that it knows; `None` where only its maker can tell.
-    pub known: Option<&'static [Known]>,
+    pub known: Option<&'static [ParameterSpec]>,
     make: Maker<C>,
     /// Which user namespace an instance belongs to; `None` for a type that only the initial one mounts.
     owner: Option<Owner<C>>,
@@ -107,7 +107,7 @@ impl<C: PathCaller + ?Sized> FsTypes<C> {
     pub fn register_with(
         &self,
         name: &'static str,
-        known: &'static [Known],
+        known: &'static [ParameterSpec],
         make: impl Fn(&C, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
     ) {
         self.add(FsType { name, nodev: true, known: Some(known), owner: None, make: Arc::new(make) });
@@ -117,7 +117,7 @@ impl<C: PathCaller + ?Sized> FsTypes<C> {
     pub fn register_for_devices(
         &self,
         name: &'static str,
-        known: &'static [Known],
+        known: &'static [ParameterSpec],
         make: impl Fn(&C, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
     ) {
         self.add(FsType { name, nodev: false, known: Some(known), owner: None, make: Arc::new(make) });

@@ -14,7 +14,7 @@ use rights::cred::{Cap, Credentials};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
-use user_ns::{Counted, UserNamespace};
+use user_ns::{NamespaceCount, UserNamespace};
 use vfs::Caller;
 use vfs::Vfs;
 use vfs::dentry::Dentry;
@@ -27,7 +27,7 @@ use vfs::mount::{Mount, MountFlags, MountSet, MountTable, Origin, Propagation, S
 pub struct MountNs {
     set: Arc<MountSet>,
     table: Arc<MountTable>,
-    counted: OnceLock<Counted>,
+    counted: OnceLock<NamespaceCount>,
 }
 
 impl Deref for MountNs {
@@ -550,7 +550,7 @@ impl MountNs {
     /// A copy that `user_ns` owns (CLONE_NEWNS), and which mount became which. ENOSPC when there are too many namespaces or
     /// mounts. For another owner the mounts become slaves, and cannot be taken apart.
     pub fn copy(&self, cx: &dyn Caller, user_ns: &Arc<UserNamespace>) -> Result<Copied> {
-        let counted = Counted::new(user_ns, cx.creds().euid, user_ns::Kind::Mount)?;
+        let counted = NamespaceCount::new(user_ns, cx.creds().euid, user_ns::Kind::Mount)?;
         let mut change = Change::begin(&self.table);
         let user = cx.quotas().account(cx.creds().uid);
         let charge = |kind, n| user.charge(kind, n).ok_or(Errno::ENOSPC);

@@ -50,12 +50,12 @@ pub struct Notification {
     /// sigev_value.
     pub value: u64,
     /// Tells it.
-    pub tell: Box<dyn Fn(Told) + Send + Sync>,
+    pub tell: Box<dyn Fn(NotifyReason) + Send + Sync>,
 }
 
 /// What a process is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum NotifyReason {
     /// A message has come.
     Message {
         /// Process ID of the sender.
@@ -141,7 +141,7 @@ impl Queue {
         drop(s);
         self.touch();
         if let Some(n) = told {
-            (n.tell)(Told::Message { pid: cx.pid(), uid: cx.creds().uid });
+            (n.tell)(NotifyReason::Message { pid: cx.pid(), uid: cx.creds().uid });
         }
         self.wait.notify(Events::READABLE);
         Ok(())
@@ -261,7 +261,7 @@ impl QueueFile {
         }
         drop(s);
         if let Some(n) = withdrawn {
-            (n.tell)(Told::Withdrawn);
+            (n.tell)(NotifyReason::Withdrawn);
         }
         self.queue.touch();
         Ok(())
@@ -311,7 +311,7 @@ impl FileOps for QueueFile {
     fn flush(&self, cx: &dyn Caller, _file: &OpenFile) -> Result<()> {
         let withdrawn = self.queue.state.lock().withdraw(cx.pid());
         if let Some(n) = withdrawn {
-            (n.tell)(Told::Withdrawn);
+            (n.tell)(NotifyReason::Withdrawn);
         }
         Ok(())
     }

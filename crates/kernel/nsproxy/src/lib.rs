@@ -22,7 +22,7 @@ use socket::NetNamespace;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use sysv::IpcNamespace;
-use user_ns::{Counted, Kind, UserNamespace};
+use user_ns::{Kind, NamespaceCount, UserNamespace};
 use vfs::FileSystem;
 use wait::{Events, WaitQueue};
 
@@ -83,7 +83,7 @@ pub struct UtsNamespace {
     pub inum: u64,
     user_ns: Arc<UserNamespace>,
     names: Mutex<Uts>,
-    _counted: Option<Counted>,
+    _counted: Option<NamespaceCount>,
 }
 
 impl UtsNamespace {
@@ -92,7 +92,7 @@ impl UtsNamespace {
         inum: u64,
         user_ns: Arc<UserNamespace>,
         names: Uts,
-        counted: Option<Counted>,
+        counted: Option<NamespaceCount>,
     ) -> Arc<UtsNamespace> {
         Arc::new(UtsNamespace { inum, user_ns, names: Mutex::new(names), _counted: counted })
     }
@@ -128,7 +128,7 @@ pub struct Ipc {
     /// POSIX message queues.
     pub mqueue: Arc<Mqueues>,
     user_ns: Arc<UserNamespace>,
-    _counted: Option<Counted>,
+    _counted: Option<NamespaceCount>,
 }
 
 impl Drop for Ipc {
@@ -150,7 +150,7 @@ impl Ipc {
     }
 
     /// Another one. Messages of both count for one limit.
-    fn another(&self, by: &Making, counted: Counted) -> Arc<Ipc> {
+    fn another(&self, by: &Making, counted: NamespaceCount) -> Arc<Ipc> {
         Arc::new(Ipc {
             inum: by.inums.next(),
             sysv: self.sysv.beside(by.user_ns.clone()),
@@ -175,7 +175,7 @@ pub struct CgroupNamespace {
     /// The file system that shows the groups from there, as long as it is mounted.
     pub shown: Mutex<Option<Weak<dyn FileSystem>>>,
     user_ns: Arc<UserNamespace>,
-    _counted: Option<Counted>,
+    _counted: Option<NamespaceCount>,
 }
 
 impl CgroupNamespace {
@@ -184,7 +184,7 @@ impl CgroupNamespace {
         inum: u64,
         user_ns: Arc<UserNamespace>,
         root: Arc<Cgroup>,
-        counted: Option<Counted>,
+        counted: Option<NamespaceCount>,
     ) -> Arc<CgroupNamespace> {
         Arc::new(CgroupNamespace { inum, root, shown: Mutex::new(None), user_ns, _counted: counted })
     }
@@ -225,8 +225,8 @@ pub struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn count(&self, kind: Kind) -> Result<Counted> {
-        Counted::new(self.user_ns, self.euid, kind)
+    fn count(&self, kind: Kind) -> Result<NamespaceCount> {
+        NamespaceCount::new(self.user_ns, self.euid, kind)
     }
 }
 

@@ -6,7 +6,7 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use lock_order::Mutex;
 use std::sync::Arc;
-use user_ns::{Counted, UserNamespace};
+use user_ns::{NamespaceCount, UserNamespace};
 
 /// KTIME_SEC_MAX: seconds that fit 63 bits of nanoseconds.
 const MOST_SECONDS: i64 = i64::MAX / 1_000_000_000;
@@ -45,7 +45,7 @@ pub struct TimeNamespace {
     pub inum: u64,
     user_ns: Arc<UserNamespace>,
     state: Mutex<State>,
-    _counted: Option<Counted>,
+    _counted: Option<NamespaceCount>,
 }
 
 struct State {
@@ -71,7 +71,7 @@ impl TimeNamespace {
         inum: u64,
         user_ns: Arc<UserNamespace>,
         offsets: Offsets,
-        counted: Option<Counted>,
+        counted: Option<NamespaceCount>,
     ) -> Arc<TimeNamespace> {
         let state = Mutex::new(State { offsets, frozen: false });
         Arc::new(TimeNamespace { inum, user_ns, state, _counted: counted })

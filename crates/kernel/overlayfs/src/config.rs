@@ -1,7 +1,7 @@
 //! Parameters of a mount: the layers and the options. Pure.
 
 use abi::{Errno, Result};
-use mounts::fs_parameters::{Known, Parameter, Takes, Value};
+use mounts::fs_parameters::{Parameter, ParameterSpec, Takes, Value};
 
 /// Most lower layers (OVL_MAX_STACK).
 pub(crate) const MAX_LOWER: usize = 500;
@@ -9,7 +9,7 @@ pub(crate) const MAX_LOWER: usize = 500;
 const ONLY_OFF: Takes = Takes::Word(&["off"]);
 
 /// The parameters that fsconfig(2) and mount(2) may set. What is not supported can only be switched off.
-pub const KNOWN: &[Known] = &[
+pub const KNOWN: &[ParameterSpec] = &[
     ("lowerdir", Takes::Text),
     ("lowerdir+", Takes::Text),
     ("datadir+", Takes::Text),

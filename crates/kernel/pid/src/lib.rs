@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use user_ns::{Counted, UserNamespace};
+use user_ns::{NamespaceCount, UserNamespace};
 
 /// Highest process ID of a namespace plus one (kernel.pid_max).
 pub const PID_MAX: i32 = 1 << 22;
@@ -38,7 +38,7 @@ pub struct PidNamespace {
     parent: Option<Arc<PidNamespace>>,
     user_ns: Arc<UserNamespace>,
     table: Mutex<Table>,
-    _counted: Option<Counted>,
+    _counted: Option<NamespaceCount>,
 }
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl PidNamespace {
         self: &Arc<Self>,
         inum: u64,
         user_ns: Arc<UserNamespace>,
-        counted: Option<Counted>,
+        counted: Option<NamespaceCount>,
     ) -> Result<Arc<PidNamespace>> {
         if self.level >= MAX_LEVEL {
             return Err(Errno::ENOSPC);

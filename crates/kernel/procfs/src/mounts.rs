@@ -90,10 +90,10 @@ impl Places<'_> {
 }
 
 /// A mount and where it is seen.
-type Seen = (Arc<Mount>, Arc<[u8]>);
+type VisibleMount = (Arc<Mount>, Arc<[u8]>);
 
 /// Mounts that the process can reach, each with where it sees it. ENOMEM when their paths are too long together.
-fn visible(v: &FsView) -> Result<Vec<Seen>> {
+fn visible(v: &FsView) -> Result<Vec<VisibleMount>> {
     let mut places = Places { root: &v.root, known: HashMap::new(), size: 0 };
     let all = v.ns.mounts().into_iter().filter_map(|m| places.of(&m).map(|p| (m, p))).collect();
     if places.size > PLACES_MAX { Err(Errno::ENOMEM) } else { Ok(all) }

@@ -29,13 +29,13 @@ use vfs::Caller;
 use wait::{Events, WaitQueue};
 
 /// The kernel as a task with these namespaces sees it.
-struct Seen<'a> {
+struct SysctlView<'a> {
     kernel: &'a Arc<Kernel>,
     ns: Arc<NsProxy>,
     user_ns: Arc<UserNamespace>,
 }
 
-impl std::ops::Deref for Seen<'_> {
+impl std::ops::Deref for SysctlView<'_> {
     type Target = Kernel;
 
     fn deref(&self) -> &Kernel {
@@ -43,16 +43,16 @@ impl std::ops::Deref for Seen<'_> {
     }
 }
 
-fn seen<'a>(at: &'a At) -> Seen<'a> {
+fn seen<'a>(at: &'a At) -> SysctlView<'a> {
     let user_ns =
         at.cx.map_or_else(|| at.kernel().vfs.resources.user_ns.clone(), |cx| cx.creds().user_ns.clone());
-    Seen { kernel: at.kernel(), ns: at.nsproxy(), user_ns }
+    SysctlView { kernel: at.kernel(), ns: at.nsproxy(), user_ns }
 }
 
 /// Default of a value.
 enum Value {
     Fixed(&'static str),
-    Made(fn(&Seen) -> String),
+    Made(fn(&SysctlView) -> String),
     /// Settings of the TCP/IP stack.
     Stack(&'static [&'static str]),
     /// A time of connection tracking.
@@ -73,7 +73,7 @@ enum Put {
     /// The specification only: a container sees these read-only.
     Spec,
     /// As `Range`, and it takes effect at once.
-    Apply(fn(&Seen, &str) -> Result<()>),
+    Apply(fn(&SysctlView, &str) -> Result<()>),
     /// None, although Linux has it writable: the value cannot change.
     Fixed,
     /// The specification, and a guest up to what that gives: how much of the kernel's memory a guest may use.
@@ -492,22 +492,22 @@ fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
     Ok(())
 }
 
-fn mqueue_limit(k: &Seen, which: usize) -> String {
+fn mqueue_limit(k: &SysctlView, which: usize) -> String {
     k.ns.ipc.mqueue.limits.get(which).map_or(0, |v| v.load(Ordering::Relaxed)).to_string()
 }
 
-fn set_mqueue_limit(k: &Seen, which: usize, v: i64) -> Result<()> {
+fn set_mqueue_limit(k: &SysctlView, which: usize, v: i64) -> Result<()> {
     if let Some(l) = k.ns.ipc.mqueue.limits.get(which) {
         l.store(v, Ordering::Relaxed);
     }
     Ok(())
 }
 
-fn next_id(k: &Seen, which: usize) -> String {
+fn next_id(k: &SysctlView, which: usize) -> String {
     k.ns.ipc.sysv.limits.next_id.get(which).map_or(-1, |v| v.load(Ordering::Relaxed)).to_string()
 }
 
-fn set_next_id(k: &Seen, which: usize, v: &str) -> Result<()> {
+fn set_next_id(k: &SysctlView, which: usize, v: &str) -> Result<()> {
     let n = bounded(v, 0, INT)?;
     if let Some(x) = k.ns.ipc.sysv.limits.next_id.get(which) {
         x.store(n as i32, Ordering::Relaxed);
@@ -516,7 +516,7 @@ fn set_next_id(k: &Seen, which: usize, v: &str) -> Result<()> {
 }
 
 /// SEMMSL, SEMMNS, SEMOPM, SEMMNI; fewer leave the others alone.
-fn set_sem(k: &Seen, v: &str) -> Result<()> {
+fn set_sem(k: &SysctlView, v: &str) -> Result<()> {
     let max = [INT as u64, INT as u64, 65536, 32768];
     for ((word, to), max) in v.split_whitespace().zip(&k.ns.ipc.sysv.limits.sem).zip(max) {
         store(to, word, max)?;
@@ -524,23 +524,23 @@ fn set_sem(k: &Seen, v: &str) -> Result<()> {
     Ok(())
 }
 
-fn key_setting(k: &Seen, which: Setting) -> String {
+fn key_setting(k: &SysctlView, which: Setting) -> String {
     k.kernel.keys.setting(which).to_string()
 }
 
-fn set_keys(k: &Seen, which: Setting, v: &str) -> Result<()> {
+fn set_keys(k: &SysctlView, which: Setting, v: &str) -> Result<()> {
     k.kernel.keys.set(which, bounded(v, 0, INT)? as u32);
     Ok(())
 }
 
-fn get_stack(k: &Seen, names: &[&str]) -> String {
+fn get_stack(k: &SysctlView, names: &[&str]) -> String {
     let sysctls = &k.ns.net.stack().sysctls;
     let values = names.iter().filter_map(|name| sysctls.by_name(name)).map(|s| s.get().to_string());
     values.collect::<Vec<_>>().join("\t")
 }
 
 /// Sets the words that are given, or none of them. The ends of a range come in order.
-fn set_stack(k: &Seen, names: &[&str], v: &str) -> Result<()> {
+fn set_stack(k: &SysctlView, names: &[&str], v: &str) -> Result<()> {
     let sysctls = &k.ns.net.stack().sysctls;
     let settings: Vec<_> = names.iter().filter_map(|name| sysctls.by_name(name)).collect();
     let values: Vec<i64> = v.split_whitespace().map(|w| parse_int(w.as_bytes())).collect::<Result<_>>()?;
@@ -565,11 +565,11 @@ fn bounded(v: &str, min: i64, max: i64) -> Result<i64> {
     if (min..=max).contains(&n) { Ok(n) } else { Err(Errno::EINVAL) }
 }
 
-fn most_connections(k: &Seen) -> String {
+fn most_connections(k: &SysctlView) -> String {
     k.ns.net.netfilter().connections.max().to_string()
 }
 
-fn set_most_connections(k: &Seen, v: &str) -> Result<()> {
+fn set_most_connections(k: &SysctlView, v: &str) -> Result<()> {
     let max = bounded(v, 0, conntrack::MAX_ENTRIES.into())? as u32;
     k.ns.net.netfilter().connections.set_max(max);
     Ok(())
@@ -594,13 +594,17 @@ pub fn set(kernel: &Arc<Kernel>, container: &Arc<Container>, name: &str, value: 
     let path = if name.contains('/') { name.to_string() } else { name.replace('.', "/") };
     let row = ROWS.iter().find(|r| r.path == path).ok_or(Errno::ENOENT)?;
     put(
-        &Seen { kernel, ns: container.namespaces.clone(), user_ns: kernel.vfs.resources.user_ns.clone() },
+        &SysctlView {
+            kernel,
+            ns: container.namespaces.clone(),
+            user_ns: kernel.vfs.resources.user_ns.clone(),
+        },
         row,
         value.trim(),
     )
 }
 
-fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
+fn put(kernel: &SysctlView, row: &Row, value: &str) -> Result<()> {
     match row.put {
         Put::No => return Err(Errno::EACCES),
         Put::Fixed if value == get(kernel, row) => return Ok(()),
@@ -634,7 +638,7 @@ fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
     Ok(())
 }
 
-fn get(kernel: &Seen, row: &Row) -> String {
+fn get(kernel: &SysctlView, row: &Row) -> String {
     if let Some(v) = kernel.sysctls.lock().get(row.path) {
         return v.clone();
     }

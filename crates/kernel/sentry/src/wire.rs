@@ -7,7 +7,7 @@ use crate::settings::{offsets, uts};
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
 use inet::{InetFamily, PacketFamily};
-use mounts::fs_parameters::{Known, Takes};
+use mounts::fs_parameters::{ParameterSpec, Takes};
 use platform::Platform;
 use socket::family::{ByNamespace, Family};
 use socket::netlink::NetlinkFamily;
@@ -122,7 +122,7 @@ fn devices(kernel: &Arc<Kernel>, network: Network) {
 }
 
 /// Parameters of cgroup2: what they switch is as it is.
-const CGROUP2: &[Known] = &[
+const CGROUP2: &[ParameterSpec] = &[
     ("nsdelegate", Takes::Flag),
     ("favordynmods", Takes::Flag),
     ("memory_localevents", Takes::Flag),

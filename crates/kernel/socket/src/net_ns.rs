@@ -24,7 +24,7 @@ use nftables::Nftables;
 use spec::Interfaces;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use user_ns::{Counted, UserNamespace};
+use user_ns::{NamespaceCount, UserNamespace};
 use xtables::Tables;
 
 mod nets;
@@ -52,19 +52,19 @@ pub struct NetNamespace {
     clock: Arc<Clock>,
     initial: bool,
     nets: Arc<Nets>,
-    counted: Option<Counted>,
+    counted: Option<NamespaceCount>,
 }
 
 /// What is left of a namespace, to be taken apart.
-struct Remains {
+struct Teardown {
     inum: u64,
     stack: Arc<Stack>,
     nets: Arc<Nets>,
     /// It counts as long as something is left.
-    _counted: Option<Counted>,
+    _counted: Option<NamespaceCount>,
 }
 
-impl Remains {
+impl Teardown {
     fn clear(self) {
         let rtnl = self.nets.rtnl();
         self.stack.remove_links();
@@ -79,7 +79,7 @@ impl Drop for NetNamespace {
         if self.initial {
             return;
         }
-        let remains = Remains {
+        let remains = Teardown {
             inum: self.inum,
             stack: self.stack.clone(),
             nets: self.nets.clone(),
@@ -108,7 +108,7 @@ impl NetNamespace {
         &self,
         inum: u64,
         user_ns: Arc<UserNamespace>,
-        counted: Counted,
+        counted: NamespaceCount,
         timers: &Arc<TimerService>,
     ) -> Arc<NetNamespace> {
         let net = NetNamespace::make(inum, user_ns, Interfaces::default(), Some((self, counted)));
@@ -121,7 +121,7 @@ impl NetNamespace {
         inum: u64,
         user_ns: Arc<UserNamespace>,
         interfaces: Interfaces,
-        beside: Option<(&NetNamespace, Counted)>,
+        beside: Option<(&NetNamespace, NamespaceCount)>,
     ) -> Arc<NetNamespace> {
         let (mut seed, mut secret) = ([0; 16], [0; 16]);
         hostsys::clock::random(&mut seed);

@@ -2,7 +2,7 @@
 
 use abi::{Errno, Result};
 
-use mounts::fs_parameters::{Known, Takes, is_octal, is_u32, number};
+use mounts::fs_parameters::{ParameterSpec, Takes, is_octal, is_u32, number};
 use rights::Credentials;
 
 /// Parsed mount options.
@@ -32,7 +32,7 @@ impl Default for Options {
 }
 
 /// The parameters that fsconfig(2) and mount(2) may set.
-pub const KNOWN: &[Known] = &[
+pub const KNOWN: &[ParameterSpec] = &[
     ("size", Takes::Checked(is_size)),
     ("nr_blocks", Takes::Checked(is_number)),
     ("nr_inodes", Takes::Checked(is_number)),

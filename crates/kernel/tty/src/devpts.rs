@@ -10,7 +10,7 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use lock_order::Mutex;
 use mounts::FsView;
-use mounts::fs_parameters::{Known, Takes, is_octal, is_u32, number};
+use mounts::fs_parameters::{ParameterSpec, Takes, is_octal, is_u32, number};
 use namei::{
     lookup::{Lookup, Start},
     walk::lookup,
@@ -60,7 +60,7 @@ fn parse(options: &[u8]) -> Result<Options> {
 }
 
 /// The parameters that fsconfig(2) and mount(2) may set.
-pub const KNOWN: &[Known] = &[
+pub const KNOWN: &[ParameterSpec] = &[
     ("uid", Takes::Checked(is_u32)),
     ("gid", Takes::Checked(is_u32)),
     ("mode", Takes::Checked(is_octal)),

@@ -38,7 +38,7 @@ const OWN: u16 = IFF_NO_PI | IFF_ONE_QUEUE | IFF_VNET_HDR;
 const MTU: u32 = 1500;
 
 /// What TUNSETIFF asks for.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct InterfaceRequest<'a> {
     pub name: &'a str,
     pub flags: u16,
     /// TUNSETIFINDEX, or 0.
@@ -116,7 +116,12 @@ impl Tuns {
     }
 
     /// Gives a file the interface that it asks for, and makes it if there is none of the name.
-    pub(crate) fn attach(&self, cx: &dyn Caller, wanted: &Wanted<'_>, queue: &WaitQueue) -> Result<Arc<Tun>> {
+    pub(crate) fn attach(
+        &self,
+        cx: &dyn Caller,
+        wanted: &InterfaceRequest<'_>,
+        queue: &WaitQueue,
+    ) -> Result<Arc<Tun>> {
         if wanted.flags & UNSUPPORTED != 0 {
             return Err(Errno::EINVAL);
         }
@@ -192,7 +197,7 @@ impl Tuns {
         Ok(())
     }
 
-    fn make(&self, cx: &dyn Caller, wanted: &Wanted<'_>) -> Result<Arc<Tun>> {
+    fn make(&self, cx: &dyn Caller, wanted: &InterfaceRequest<'_>) -> Result<Arc<Tun>> {
         if !cx.creds().ns_capable(self.net.user_ns(), Cap::NET_ADMIN) {
             return Err(Errno::EPERM);
         }

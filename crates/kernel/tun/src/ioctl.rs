@@ -1,6 +1,6 @@
 //! The requests of the device.
 
-use crate::device::{FEATURES, IFF_NOFILTER, IFF_PERSIST, Tun, Wanted};
+use crate::device::{FEATURES, IFF_NOFILTER, IFF_PERSIST, InterfaceRequest, Tun};
 use crate::file::TunFile;
 use crate::names::SIZE as NAME;
 use abi::{Errno, Result};
@@ -71,7 +71,7 @@ fn set_iff(file: &TunFile, cx: &dyn Caller, mem: &mut dyn UserMemory, arg: u64) 
     let name = request[..NAME - 1].split(|&b| b == 0).next().unwrap_or_default();
     let name = std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
     let flags = u16::from_ne_bytes([request[NAME], request[NAME + 1]]);
-    let wanted = Wanted { name, flags, index: attached.index };
+    let wanted = InterfaceRequest { name, flags, index: attached.index };
     let tun = file.tuns.attach(cx, &wanted, &file.queue)?;
     put_name(&mut request, &tun);
     attached.tun = Some(tun);

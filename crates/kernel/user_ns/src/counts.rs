@@ -90,16 +90,16 @@ impl Counts {
 
 /// A namespace that is counted, until this is dropped.
 #[derive(Debug)]
-pub struct Counted {
+pub struct NamespaceCount {
     kind: Kind,
     /// User namespaces, the innermost first, and the user that it counts for in each.
     levels: Vec<(Arc<UserNamespace>, u32)>,
 }
 
-impl Counted {
+impl NamespaceCount {
     /// Counts a namespace that this user of a user namespace makes. ENOSPC when there are enough.
-    pub fn new(user_ns: &Arc<UserNamespace>, user: u32, kind: Kind) -> Result<Counted> {
-        let mut counted = Counted { kind, levels: Vec::new() };
+    pub fn new(user_ns: &Arc<UserNamespace>, user: u32, kind: Kind) -> Result<NamespaceCount> {
+        let mut counted = NamespaceCount { kind, levels: Vec::new() };
         let mut at = Some((user_ns, user));
         while let Some((ns, user)) = at {
             let bound = if ns.is_initial() { kind.bound() } else { u64::MAX };
@@ -113,7 +113,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for NamespaceCount {
     fn drop(&mut self) {
         for (ns, user) in &self.levels {
             ns.counts.give_back(*user, self.kind);

@@ -15,7 +15,7 @@
 mod counts;
 mod id_map;
 
-pub use counts::{Counted, Kind, NO_LIMIT};
+pub use counts::{Kind, NO_LIMIT, NamespaceCount};
 pub use id_map::{Extent, IdMap, OVERFLOW};
 
 use abi::{Errno, Result};
@@ -61,7 +61,7 @@ pub struct UserNamespace {
     /// Whether setgroups(2) is allowed once there is a map of groups. Held while a map is set.
     setgroups: Mutex<bool>,
     counts: Counts,
-    _counted: Option<Counted>,
+    _counted: Option<NamespaceCount>,
 }
 
 impl UserNamespace {
@@ -84,7 +84,7 @@ impl UserNamespace {
         if self.level > MAX_LEVEL {
             return Err(Errno::ENOSPC);
         }
-        let counted = Counted::new(self, maker.user, Kind::User)?;
+        let counted = NamespaceCount::new(self, maker.user, Kind::User)?;
         if self.user_here(maker.user).is_none() || self.group_here(maker.group).is_none() {
             return Err(Errno::EPERM);
         }
@@ -336,20 +336,20 @@ mod tests {
         let top = UserNamespace::initial();
         let ns = top.child(1, by(1000)).unwrap();
         top.set_limit(Kind::Uts, 2);
-        let held: Vec<_> = (0..2).map(|_| Counted::new(&ns, 7, Kind::Uts).unwrap()).collect();
+        let held: Vec<_> = (0..2).map(|_| NamespaceCount::new(&ns, 7, Kind::Uts).unwrap()).collect();
         // They count for the owner of the namespace only.
-        assert_eq!(Counted::new(&ns, 8, Kind::Uts).err(), Some(Errno::ENOSPC));
-        assert_eq!(Counted::new(&top, 1000, Kind::Uts).err(), Some(Errno::ENOSPC));
-        assert!(Counted::new(&top, 1001, Kind::Uts).is_ok());
+        assert_eq!(NamespaceCount::new(&ns, 8, Kind::Uts).err(), Some(Errno::ENOSPC));
+        assert_eq!(NamespaceCount::new(&top, 1000, Kind::Uts).err(), Some(Errno::ENOSPC));
+        assert!(NamespaceCount::new(&top, 1001, Kind::Uts).is_ok());
         drop(held);
         ns.set_limit(Kind::Uts, 0);
-        assert_eq!(Counted::new(&ns, 7, Kind::Uts).err(), Some(Errno::ENOSPC));
-        assert!(Counted::new(&top, 1000, Kind::Uts).is_ok());
+        assert_eq!(NamespaceCount::new(&ns, 7, Kind::Uts).err(), Some(Errno::ENOSPC));
+        assert!(NamespaceCount::new(&top, 1000, Kind::Uts).is_ok());
         // All users together have a bound.
         let all: Vec<_> =
-            (0..Kind::Net.bound()).map(|i| Counted::new(&top, i as u32, Kind::Net).unwrap()).collect();
-        assert_eq!(Counted::new(&top, 0xffff, Kind::Net).err(), Some(Errno::ENOSPC));
+            (0..Kind::Net.bound()).map(|i| NamespaceCount::new(&top, i as u32, Kind::Net).unwrap()).collect();
+        assert_eq!(NamespaceCount::new(&top, 0xffff, Kind::Net).err(), Some(Errno::ENOSPC));
         drop(all);
-        assert!(Counted::new(&top, 0xffff, Kind::Net).is_ok());
+        assert!(NamespaceCount::new(&top, 0xffff, Kind::Net).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use crate::in_use::InUse;
 use crate::inode::InodeRef;
 use crate::mount::{Mount, Path, Writing};
 use crate::notify::marks::Actor;
-use ::caller::quota::{Counted, FileCount};
+use ::caller::quota::{CountedFile, FileCount};
 use abi::stat::Attr;
 use abi::stat::{S_IFMT, S_IFREG};
 use abi::{Errno, Result};
@@ -88,7 +88,7 @@ pub struct OpenFile {
     _mount: Option<InUse<Mount>>,
     _writing: Option<Writing>,
     opener: Opener,
-    counted: Counted,
+    counted: CountedFile,
     /// Dropped with the file: its locks.
     locks: OnceLock<Box<dyn Send + Sync>>,
 }
@@ -147,7 +147,7 @@ impl OpenFile {
             _mount: mount,
             _writing: writing,
             opener,
-            counted: Counted::default(),
+            counted: CountedFile::default(),
             locks: OnceLock::new(),
         })
     }

@@ -3,7 +3,7 @@
 use crate::Inner;
 use crate::notify::Grant;
 use crate::space::Space;
-use crate::tracer::{AUDIT_ARCH_X86_64, COMPARE_EXCHANGE, Command, Done, Key, Stop, Tracer};
+use crate::tracer::{AUDIT_ARCH_X86_64, COMPARE_EXCHANGE, CallEnd, Command, Key, Stop, Tracer};
 use abi::libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
     MAP_SHARED, MAP_STACK, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE,
@@ -26,7 +26,7 @@ const RUNNING: u32 = 1;
 const PENDING: u32 = 2;
 
 /// The host thread is gone.
-struct Gone;
+struct ThreadGone;
 
 struct Interrupter {
     tracer: Arc<Tracer>,
@@ -136,20 +136,20 @@ impl PtraceContext {
         self.tid
     }
 
-    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Gone> {
+    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, ThreadGone> {
         let (answer, wait): (SyncSender<T>, Receiver<T>) = sync_channel(1);
         self.inner.tracer.send(command(answer));
-        wait.recv().map_err(|_| Gone)
+        wait.recv().map_err(|_| ThreadGone)
     }
 
     fn host_call(&self, nr: i64, args: [u64; 6], grant: Option<Grant>) -> Result<u64> {
         let key = self.key;
         let r = self.ask(|answer| Command::Call { key, nr, args, grant, interruptible: false, answer });
         match r {
-            Ok(Done::Returned(r)) if (-4095..0).contains(&r) => Err(Errno::from_raw(-r as i32)),
-            Ok(Done::Returned(r)) => Ok(r as u64),
-            Ok(Done::Interrupted) => Err(Errno::EINTR),
-            Err(Gone) => Err(Errno::ESRCH),
+            Ok(CallEnd::Returned(r)) if (-4095..0).contains(&r) => Err(Errno::from_raw(-r as i32)),
+            Ok(CallEnd::Returned(r)) => Ok(r as u64),
+            Ok(CallEnd::Interrupted) => Err(Errno::EINTR),
+            Err(ThreadGone) => Err(Errno::ESRCH),
         }
     }
 
@@ -199,7 +199,7 @@ impl PtraceContext {
 
     fn clone_host(&mut self, flags: u64) -> Result<(Key, i32)> {
         let key = self.key;
-        self.ask(|answer| Command::Clone { key, flags, answer }).map_err(|Gone| Errno::EAGAIN)?
+        self.ask(|answer| Command::Clone { key, flags, answer }).map_err(|ThreadGone| Errno::EAGAIN)?
     }
 
     fn spawn_thread(&mut self) -> Result<PtraceContext> {
@@ -331,7 +331,7 @@ impl PtraceContext {
 
     // ---- running -----------------------------------------------------------------
 
-    fn resume(&mut self) -> Result<Exit, Gone> {
+    fn resume(&mut self) -> Result<Exit, ThreadGone> {
         loop {
             if !self.interrupter.enter() {
                 self.interrupter.take_pending();
@@ -386,7 +386,7 @@ impl PtraceContext {
     }
 
     /// The call's result; `None` when it was interrupted.
-    fn native_futex(&mut self) -> Result<Option<u64>, Gone> {
+    fn native_futex(&mut self) -> Result<Option<u64>, ThreadGone> {
         let (nr, mut args) = (self.regs.orig_rax, self.regs.args());
         let wait = platform::native_futex(nr, &args) == Some(platform::NativeFutex::Wait);
         let max = self.inner.limits.max;
@@ -401,7 +401,7 @@ impl PtraceContext {
                 args[at] = page;
                 Some(page)
             }
-            Some(Err(Errno::ESRCH)) => return Err(Gone),
+            Some(Err(Errno::ESRCH)) => return Err(ThreadGone),
             Some(Err(e)) => return Ok(Some(e.to_ret())),
         };
         let result = self.call_futex(wait, nr as i64, args);
@@ -433,7 +433,7 @@ impl PtraceContext {
         l::STACK_BASE + abi::PAGE_SIZE * (1 + self.tid as u64 % pages)
     }
 
-    fn call_futex(&mut self, wait: bool, nr: i64, args: [u64; 6]) -> Result<Option<u64>, Gone> {
+    fn call_futex(&mut self, wait: bool, nr: i64, args: [u64; 6]) -> Result<Option<u64>, ThreadGone> {
         loop {
             if wait && !self.interrupter.enter() {
                 self.interrupter.take_pending();
@@ -446,9 +446,9 @@ impl PtraceContext {
             self.interrupter.waiting.store(false, Ordering::Relaxed);
             self.interrupter.leave();
             match r? {
-                Done::Returned(r) => return Ok(Some(r as u64)),
-                Done::Interrupted if self.interrupter.take_pending() => return Ok(None),
-                Done::Interrupted => {}
+                CallEnd::Returned(r) => return Ok(Some(r as u64)),
+                CallEnd::Interrupted if self.interrupter.take_pending() => return Ok(None),
+                CallEnd::Interrupted => {}
             }
         }
     }
@@ -574,7 +574,8 @@ impl GuestMemory for PtraceContext {
 impl ExtendedState for PtraceContext {
     fn xstate(&mut self) -> Result<Vec<u8>> {
         let key = self.key;
-        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
+        let host =
+            self.ask(|answer| Command::GetXstate { key, answer }).map_err(|ThreadGone| Errno::ESRCH)??;
         self.inner.xstate.as_in_frame(&host)
     }
 
@@ -582,9 +583,11 @@ impl ExtendedState for PtraceContext {
         let key = self.key;
         let mut image = self.inner.xstate.sanitise(bytes)?;
         // The host wants its full size, which may exceed that of a frame.
-        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
+        let host =
+            self.ask(|answer| Command::GetXstate { key, answer }).map_err(|ThreadGone| Errno::ESRCH)??;
         image.resize(host.len(), 0);
-        self.ask(|answer| Command::SetXstate { key, bytes: image, answer }).map_err(|Gone| Errno::ESRCH)?
+        self.ask(|answer| Command::SetXstate { key, bytes: image, answer })
+            .map_err(|ThreadGone| Errno::ESRCH)?
     }
 
     fn reset_xstate(&mut self) {

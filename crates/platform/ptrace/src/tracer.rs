@@ -32,7 +32,7 @@ pub(crate) enum Stop {
 
 /// How an injected call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum CallEnd {
     Returned(i64),
     /// Not executed, or abandoned: an interrupt came.
     Interrupted,
@@ -51,7 +51,7 @@ pub(crate) enum Command {
         args: [u64; 6],
         grant: Option<Grant>,
         interruptible: bool,
-        answer: SyncSender<Done>,
+        answer: SyncSender<CallEnd>,
     },
     /// Make a clone; the answer is the new thread, stopped.
     Clone { key: Key, flags: u64, answer: SyncSender<Result<(Key, i32)>> },
@@ -133,7 +133,7 @@ impl Tracer {
 enum State {
     Idle,
     Running(SyncSender<Stop>),
-    Calling { answer: SyncSender<Done>, interruptible: bool },
+    Calling { answer: SyncSender<CallEnd>, interruptible: bool },
     Cloning { answer: SyncSender<Result<(Key, i32)>>, child: Option<i32>, result: Option<i64> },
     Exiting,
 }
@@ -252,7 +252,7 @@ impl Traced<'_> {
                 let t = self.idle(key)?;
                 let tid = t.tid;
                 if interruptible && std::mem::take(&mut t.interrupt) {
-                    let _ = answer.send(Done::Interrupted);
+                    let _ = answer.send(CallEnd::Interrupted);
                     return Ok(());
                 }
                 inject(tid, nr, args)?;
@@ -389,7 +389,7 @@ impl Traced<'_> {
             State::Calling { interruptible, .. } => {
                 let interrupt = t.interrupt && *interruptible;
                 let Some(done) = call_stop(tid, signo, event, interrupt)? else { return ptrace::resume(tid) };
-                if done == Done::Interrupted {
+                if done == CallEnd::Interrupted {
                     t.interrupt = false;
                 }
                 self.shared.grants.lock().remove(&tid);
@@ -402,7 +402,7 @@ impl Traced<'_> {
                     *child = Some(ptrace::event_message(tid)? as i32);
                     return ptrace::resume(tid);
                 }
-                let Some(Done::Returned(r)) = call_stop(tid, signo, event, false)? else {
+                let Some(CallEnd::Returned(r)) = call_stop(tid, signo, event, false)? else {
                     return ptrace::resume(tid);
                 };
                 *result = Some(r);
@@ -485,25 +485,25 @@ fn guest_stop(t: &Tracee, signo: i32, event: i32) -> Result<Option<Stop>> {
 }
 
 /// What a stop means for a thread that makes an injected call; `None`: nothing, go on.
-fn call_stop(tid: i32, signo: i32, event: i32, interrupt: bool) -> Result<Option<Done>> {
+fn call_stop(tid: i32, signo: i32, event: i32, interrupt: bool) -> Result<Option<CallEnd>> {
     const RESTART: [i64; 4] = [-512, -513, -514, -516];
     let regs = ptrace::regs(tid)?;
     if event == 0 && signo == libc::SIGTRAP && regs.rip == STUB_INJECT + 3 {
-        return Ok(Some(Done::Returned(regs.rax as i64)));
+        return Ok(Some(CallEnd::Returned(regs.rax as i64)));
     }
     if event == 0 && signo == libc::SIGTRAP && regs.rip == STUB_CMPXCHG + CMPXCHG_LEN + 1 {
-        return Ok(Some(Done::Returned(i64::from(regs.rax as u32))));
+        return Ok(Some(CallEnd::Returned(i64::from(regs.rax as u32))));
     }
     if event == 0 && [libc::SIGSEGV, libc::SIGBUS].contains(&signo) && regs.rip == STUB_CMPXCHG {
-        return Ok(Some(Done::Returned(-i64::from(libc::EFAULT))));
+        return Ok(Some(CallEnd::Returned(-i64::from(libc::EFAULT))));
     }
     if event == 0 && signo == libc::SIGSYS {
         // The filter refuses it: a bug of ours, but not one to hang on.
-        return Ok(Some(Done::Returned(-i64::from(libc::ENOSYS))));
+        return Ok(Some(CallEnd::Returned(-i64::from(libc::ENOSYS))));
     }
     let abandoned = regs.orig_rax as i64 >= 0 && RESTART.contains(&(regs.rax as i64));
     if event == ptrace::EVENT_STOP && interrupt && (abandoned || regs.rip == STUB_INJECT) {
-        return Ok(Some(Done::Interrupted));
+        return Ok(Some(CallEnd::Interrupted));
     }
     Ok(None)
 }

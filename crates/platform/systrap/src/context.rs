@@ -37,7 +37,7 @@ const EFLAGS_RF: u64 = 1 << 16;
 const CLOSES: [i64; 4] = [libc::SYS_close, libc::SYS_close_range, libc::SYS_dup2, libc::SYS_dup3];
 
 /// The process has ended, or broke the protocol and was killed for it.
-pub(crate) struct Gone;
+pub(crate) struct ProcessGone;
 
 /// See [`Context`].
 pub(crate) struct SystrapContext {
@@ -157,7 +157,7 @@ impl SystrapContext {
 
     /// Has the stub make the copy that comes first when its bytes are where those of the actions go; with `all` in any
     /// case. On failure the queue is dropped.
-    fn flush_copy(&mut self, all: bool) -> Result<Result<(), (usize, Errno)>, Gone> {
+    fn flush_copy(&mut self, all: bool) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         if !self.copy.is_some_and(|(_, _, from)| all || from != BRIEF_AT) {
             return Ok(Ok(()));
         }
@@ -170,7 +170,7 @@ impl SystrapContext {
     }
 
     /// A round of nothing but the copy that comes first.
-    fn copy_now(&mut self) -> Result<Result<(), (usize, Errno)>, Gone> {
+    fn copy_now(&mut self) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         if self.copy.is_none() {
             return Ok(Ok(()));
         }
@@ -195,7 +195,7 @@ impl SystrapContext {
         self.queue.is_empty() && self.xstate.is_none() && self.lending.is_none() && self.closing.is_none()
     }
 
-    fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, Gone> {
+    fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         if self.is_idle() && self.copy.is_none() {
             return Ok(Ok(()));
         }
@@ -206,7 +206,7 @@ impl SystrapContext {
         self.checked(&jobs, own)
     }
 
-    fn checked(&mut self, jobs: &[Job], own: usize) -> Result<Result<(), (usize, Errno)>, Gone> {
+    fn checked(&mut self, jobs: &[Job], own: usize) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         if let Some((i, e)) = self.first_invalid(jobs) {
             if let Err(e) = self.flush_copy(true)? {
                 return Ok(Err(e));
@@ -221,7 +221,7 @@ impl SystrapContext {
         jobs.iter().enumerate().find_map(|(i, j)| j.check(&self.inner.limits).err().map(|e| (i, e)))
     }
 
-    fn resume(&mut self) -> Result<Exit, Gone> {
+    fn resume(&mut self) -> Result<Exit, ProcessGone> {
         self.look_for_close();
         if self.is_idle() {
             self.slot().nact().store(0, Relaxed);
@@ -256,7 +256,7 @@ impl SystrapContext {
         encoder: &mut Encoder<'_>,
         own: usize,
         mut fds: Vec<Arc<OwnedFd>>,
-    ) -> Result<Exit, Gone> {
+    ) -> Result<Exit, ProcessGone> {
         let uses_fds = !fds.is_empty();
         loop {
             if self.thread.interrupted() {
@@ -303,7 +303,7 @@ impl SystrapContext {
     }
 
     /// Reads why the stub stopped. `None`: a stale interrupt, resume.
-    fn exit_of(&mut self, encoder: &Encoder<'_>, own: usize) -> Result<Option<Exit>, Gone> {
+    fn exit_of(&mut self, encoder: &Encoder<'_>, own: usize) -> Result<Option<Exit>, ProcessGone> {
         let what = self.what();
         let slot = &*self.thread.slot;
         self.called = what & l::REQ_MASK == l::REQ_SYSCALL;
@@ -414,7 +414,7 @@ impl SystrapContext {
                 space.sites.forget(&patch);
                 Rewrite::Refused
             }
-            Err(Gone) => Rewrite::Refused,
+            Err(ProcessGone) => Rewrite::Refused,
         }
     }
 
@@ -427,7 +427,7 @@ impl SystrapContext {
     }
 
     fn xstate_job(&mut self, job: Job) -> Result<bool> {
-        let gone = |Gone| Errno::ESRCH;
+        let gone = |ProcessGone| Errno::ESRCH;
         if let Err((_, e)) = self.flush_copy(false).map_err(gone)? {
             return Err(e);
         }
@@ -543,7 +543,7 @@ impl Context for SystrapContext {
         let flushed = self.flush_queue();
         self.lending_done(matches!(flushed, Ok(Ok(()))));
         match flushed {
-            Err(Gone) => Err(Errno::ESRCH),
+            Err(ProcessGone) => Err(Errno::ESRCH),
             Ok(r) => r.map_err(|(_, e)| e),
         }
     }
@@ -672,7 +672,7 @@ impl GuestMemory for SystrapContext {
         let job = Job::CompareExchange(addr, old, new);
         job.check(&self.inner.limits)?;
         match self.report(&[job]) {
-            Err(Gone) => Err(Errno::ESRCH),
+            Err(ProcessGone) => Err(Errno::ESRCH),
             Ok(Err((_, e))) => Err(e),
             Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as u32),
         }
@@ -681,7 +681,7 @@ impl GuestMemory for SystrapContext {
 
 impl ExtendedState for SystrapContext {
     fn xstate(&mut self) -> Result<Vec<u8>> {
-        let _ = self.flush_queue().map_err(|Gone| Errno::ESRCH)?;
+        let _ = self.flush_queue().map_err(|ProcessGone| Errno::ESRCH)?;
         let at = self.slot().fpstate().load(Relaxed);
         let mut bytes = vec![0; self.inner.xstate.size];
         if at == 0 {
@@ -689,7 +689,7 @@ impl ExtendedState for SystrapContext {
             let encoder = Encoder::new(&[], self.thread.index);
             self.slot().nact().store(0, Relaxed);
             self.slot().xstate_size().store(bytes.len() as u32, Relaxed);
-            let r = self.round(&encoder, Vec::new()).map_err(|Gone| Errno::ESRCH)?;
+            let r = self.round(&encoder, Vec::new()).map_err(|ProcessGone| Errno::ESRCH)?;
             self.slot().xstate_size().store(0, Relaxed);
             r.map_err(|(_, e)| e)?;
             self.slot().read_data(&mut bytes);

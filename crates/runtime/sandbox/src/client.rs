@@ -148,10 +148,10 @@ impl Client {
 
     /// Has the sandbox tell how the root differs from the layers below its overlay, to a pipe. What is returned waits for the
     /// end of that; the records are to be read meanwhile.
-    pub fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<Telling<'_>, Error> {
+    pub fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<ChangeStream<'_>, Error> {
         self.channel.set_patience(None)?;
         self.channel.send(&Request::Changes { purpose }, &[to.as_fd()])?;
-        Ok(Telling(self))
+        Ok(ChangeStream(self))
     }
 
     /// Connects to a port inside. What is written to the first of the two ends arrives there, what comes from there can be read from
@@ -232,9 +232,9 @@ impl Client {
 }
 
 /// A sandbox that tells changes.
-pub struct Telling<'a>(&'a Client);
+pub struct ChangeStream<'a>(&'a Client);
 
-impl Telling<'_> {
+impl ChangeStream<'_> {
     /// Whether it has told all of them.
     pub fn finish(self) -> Result<(), Error> {
         self.0.channel.set_patience(Some(PATIENCE))?;

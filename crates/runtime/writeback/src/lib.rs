@@ -24,7 +24,7 @@ mod staging;
 #[cfg(test)]
 mod tests;
 
-pub use layer::{Left, pack};
+pub use layer::{Omissions, pack};
 pub use list::{Change, list};
 pub use process::{serve, set_up};
 pub use proof::Proof;

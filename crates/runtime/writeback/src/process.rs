@@ -49,7 +49,7 @@ const BUFFER: usize = 256 << 10;
 /// on the host is written back.
 type Order = (Vec<u8>, bool, bool);
 /// What it answers.
-type Told = Result<Repair, String>;
+type Answer = Result<Repair, String>;
 
 /// Has the process at the other end take a directory, and finish what an earlier write-back has left there. Does not
 /// wait for it any longer once `stop` can be read: Interrupted. What is below a mount of the host is not written to;
@@ -69,7 +69,7 @@ pub fn set_up(
             return Err(io::Error::new(io::ErrorKind::Interrupted, "ended by a signal"));
         }
     }
-    match channel.recv::<Told>()? {
+    match channel.recv::<Answer>()? {
         Some((told, _)) => told.map_err(io::Error::other),
         None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process that writes back has ended")),
     }
@@ -82,12 +82,12 @@ pub fn serve(channel: &Channel, stream: OwnedFd, proof: &Proof) -> io::Result<()
     let path = PathBuf::from(OsString::from_vec(path));
     let root = match enter(&path, alone) {
         Ok(root) => root,
-        Err(error) => return channel.send::<Told>(&Err(format!("{}: {error}", path.display())), &[]),
+        Err(error) => return channel.send::<Answer>(&Err(format!("{}: {error}", path.display())), &[]),
     };
     let repaired = recover(&root, proof, &|| awaited(channel));
     let repaired = repaired.map_err(|error| format!("{}: {error}", path.display()));
     let usable = repaired.is_ok();
-    channel.send::<Told>(&repaired, &[])?;
+    channel.send::<Answer>(&repaired, &[])?;
     hostsys::heap::shrink();
     if usable { wait(&root, stream, proof, privileged) } else { Ok(()) }
 }

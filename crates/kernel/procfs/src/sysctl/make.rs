@@ -1,6 +1,6 @@
 //! Rows of the table, by the kind of process that may set them.
 
-use super::{Put, Row, Seen, Value};
+use super::{Put, Row, SysctlView, Value};
 use abi::Result;
 use caller::quota::Limit;
 use conntrack::Timeout;
@@ -12,7 +12,7 @@ pub(super) const fn namespaces(path: &'static str, kind: Kind) -> Row {
 pub(super) const fn ro(path: &'static str, v: &'static str) -> Row {
     Row { path, mode: 0o444, value: Value::Fixed(v), put: Put::No }
 }
-pub(super) const fn made(path: &'static str, f: fn(&Seen) -> String) -> Row {
+pub(super) const fn made(path: &'static str, f: fn(&SysctlView) -> String) -> Row {
     Row { path, mode: 0o444, value: Value::Made(f), put: Put::No }
 }
 pub(super) const fn spec(path: &'static str, v: &'static str) -> Row {
@@ -31,13 +31,13 @@ pub(super) const fn words(path: &'static str, v: &'static str) -> Row {
 pub(super) const fn fixed(path: &'static str, v: &'static str) -> Row {
     Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Fixed }
 }
-pub(super) const fn quota(path: &'static str, value: fn(&Seen) -> String, limit: Limit) -> Row {
+pub(super) const fn quota(path: &'static str, value: fn(&SysctlView) -> String, limit: Limit) -> Row {
     Row { path, mode: 0o644, value: Value::Made(value), put: Put::Quota(limit) }
 }
 pub(super) const fn apply(
     path: &'static str,
-    f: fn(&Seen) -> String,
-    set: fn(&Seen, &str) -> Result<()>,
+    f: fn(&SysctlView) -> String,
+    set: fn(&SysctlView, &str) -> Result<()>,
 ) -> Row {
     Row { path, mode: 0o644, value: Value::Made(f), put: Put::Apply(set) }
 }

@@ -1,6 +1,6 @@
 //! Values that are numbers: limits, and several in one file.
 
-use super::{INT, Row, Seen, bounded, get};
+use super::{INT, Row, SysctlView, bounded, get};
 use abi::{Errno, Result};
 use caller::quota::Limit;
 
@@ -16,7 +16,7 @@ pub(super) fn limit_value(l: Limit, v: &str) -> Result<u64> {
 }
 
 /// Sets the first of several numbers; fewer than there are leave the others alone.
-pub(super) fn set_numbers(k: &Seen, row: &Row, v: &str, many: usize) -> Result<()> {
+pub(super) fn set_numbers(k: &SysctlView, row: &Row, v: &str, many: usize) -> Result<()> {
     let old = get(k, row);
     let mut words: Vec<String> = old.split_whitespace().map(str::to_owned).collect();
     for (i, word) in v.split_whitespace().enumerate() {

@@ -41,7 +41,7 @@ const READ: u8 = 1;
 const WRITE: u8 = 2;
 
 /// What a dump asks for.
-struct Wanted {
+struct DiagRequest {
     family: i32,
     extensions: u8,
     states: u32,
@@ -53,12 +53,12 @@ struct Wanted {
     admin: bool,
 }
 
-impl Wanted {
-    fn parse(body: &[u8], admin: bool) -> Result<Wanted> {
+impl DiagRequest {
+    fn parse(body: &[u8], admin: bool) -> Result<DiagRequest> {
         let request: &[u8; REQUEST] = body.first_chunk().ok_or(Errno::EINVAL)?;
         let port = |at: usize| u16::from_be_bytes([request[at], request[at + 1]]);
         let address = |at: usize| request[at..].first_chunk().copied().unwrap_or_default();
-        Ok(Wanted {
+        Ok(DiagRequest {
             addresses: [address(12), address(28)],
             family: request[0].into(),
             extensions: request[2],
@@ -96,51 +96,51 @@ impl Wanted {
 }
 
 /// A socket of one of the protocols.
-enum Found {
+enum DiagSocket {
     Tcp(Arc<TcpSocket>),
     Datagram(Arc<DatagramSocket>, bool),
 }
 
-impl Found {
+impl DiagSocket {
     fn row(&self) -> Row {
         match self {
-            Found::Tcp(socket) => socket.row(now()),
-            Found::Datagram(socket, _) => socket.row(),
+            DiagSocket::Tcp(socket) => socket.row(now()),
+            DiagSocket::Datagram(socket, _) => socket.row(),
         }
     }
 
     fn subject(&self) -> Subject {
         let ip = match self {
-            Found::Tcp(socket) => socket.configure(now(), |o| o.ip.clone()),
-            Found::Datagram(socket, _) => socket.configure(now(), |o| o.clone()),
+            DiagSocket::Tcp(socket) => socket.configure(now(), |o| o.ip.clone()),
+            DiagSocket::Datagram(socket, _) => socket.configure(now(), |o| o.clone()),
         };
         Subject { device: ip.device, mark: ip.mark }
     }
 
-    fn describe(&self, new: impl Fn() -> Message, wanted: &Wanted, row: &Row) -> Vec<u8> {
+    fn describe(&self, new: impl Fn() -> Message, wanted: &DiagRequest, row: &Row) -> Vec<u8> {
         match self {
-            Found::Tcp(socket) => tcp(new, wanted, socket, row),
-            Found::Datagram(socket, raw) => datagram(new, wanted, socket, *raw, row),
+            DiagSocket::Tcp(socket) => tcp(new, wanted, socket, row),
+            DiagSocket::Datagram(socket, raw) => datagram(new, wanted, socket, *raw, row),
         }
     }
 
     /// SOCK_DESTROY.
     fn destroy(&self) {
         match self {
-            Found::Tcp(socket) => socket.destroy(now()),
-            Found::Datagram(socket, _) => socket.destroy(),
+            DiagSocket::Tcp(socket) => socket.destroy(now()),
+            DiagSocket::Datagram(socket, _) => socket.destroy(),
         }
     }
 }
 
 /// The sockets of a protocol; `None` for an unknown one.
-fn sockets(asker: &Asker<'_>, protocol: u8) -> Option<Vec<Found>> {
+fn sockets(asker: &Asker<'_>, protocol: u8) -> Option<Vec<DiagSocket>> {
     let stack = asker.net.stack();
     let datagrams = |all: Vec<Arc<DatagramSocket>>, raw: bool| {
-        all.into_iter().map(|socket| Found::Datagram(socket, raw)).collect()
+        all.into_iter().map(|socket| DiagSocket::Datagram(socket, raw)).collect()
     };
     match protocol.into() {
-        libc::IPPROTO_TCP => Some(stack.tcp_sockets().into_iter().map(Found::Tcp).collect()),
+        libc::IPPROTO_TCP => Some(stack.tcp_sockets().into_iter().map(DiagSocket::Tcp).collect()),
         libc::IPPROTO_UDP => Some(datagrams(stack.udp_sockets(), false)),
         libc::IPPROTO_UDPLITE => Some(datagrams(stack.udp_lite_sockets(), false)),
         libc::IPPROTO_RAW => Some(datagrams(stack.raw_sockets(), true)),
@@ -168,7 +168,7 @@ pub(super) fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
         libc::AF_PACKET => return super::diag_other::packet(asker).map(Some),
         _ => return Err(Errno::ENOENT.into()),
     }
-    let wanted = Wanted::parse(asker.body(), asker.is_admin())?;
+    let wanted = DiagRequest::parse(asker.body(), asker.is_admin())?;
     let all = sockets(asker, protocol);
     if destroys || !asker.dumps() {
         let one = all.iter().flatten().find(|found| wanted.is(&found.row())).ok_or(Errno::ENOENT)?;
@@ -185,7 +185,7 @@ pub(super) fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
     let program = wire::attribute(asker.message, REQUEST, BYTECODE).filter(|program| !program.is_empty());
     let filter = program.map(|program| Filter::new(program, wanted.admin)).transpose()?;
     let new = || Message::new(SOCK_DIAG_BY_FAMILY, MULTI, asker.header.seq, asker.port);
-    let describe = |found: &Found| {
+    let describe = |found: &DiagSocket| {
         let row = Some(found.row()).filter(|row| wanted.has(row))?;
         let chosen = filter.as_ref().is_none_or(|filter| filter.accepts(&row, &found.subject()));
         chosen.then(|| found.describe(new, &wanted, &row))
@@ -196,7 +196,7 @@ pub(super) fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
     Ok(Some(asker.dump_ending(items, code)))
 }
 
-fn tcp(new: impl Fn() -> Message, wanted: &Wanted, socket: &TcpSocket, row: &Row) -> Vec<u8> {
+fn tcp(new: impl Fn() -> Message, wanted: &DiagRequest, socket: &TcpSocket, row: &Row) -> Vec<u8> {
     let time = now();
     let (ip, congestion) = socket.configure(time, |o| (o.ip.clone(), o.congestion));
     // A listener's send queue is its backlog.
@@ -218,7 +218,7 @@ fn tcp(new: impl Fn() -> Message, wanted: &Wanted, socket: &TcpSocket, row: &Row
 
 fn datagram(
     new: impl Fn() -> Message,
-    wanted: &Wanted,
+    wanted: &DiagRequest,
     socket: &Arc<DatagramSocket>,
     raw: bool,
     row: &Row,
@@ -234,7 +234,7 @@ fn datagram(
 }
 
 /// INET_DIAG_MEMINFO and INET_DIAG_SKMEMINFO, as far as the stack counts: what waits in both queues, and their limits.
-fn memory(mut message: Message, wanted: &Wanted, row: &Row, (receive, send): (usize, usize)) -> Message {
+fn memory(mut message: Message, wanted: &DiagRequest, row: &Row, (receive, send): (usize, usize)) -> Message {
     let listens = row.state == State::Listen as u8;
     let (rx, tx) = if listens { (0, 0) } else { (row.rx as u32, row.tx as u32) };
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
@@ -260,7 +260,7 @@ fn shutdown(socket: &TcpSocket, state: u8) -> u8 {
 }
 
 /// Attributes that TCP and datagram sockets share.
-fn shared(mut message: Message, wanted: &Wanted, row: &Row, ip: &IpOptions) -> Message {
+fn shared(mut message: Message, wanted: &DiagRequest, row: &Row, ip: &IpOptions) -> Message {
     if wanted.asks(TOS) {
         message = message.attribute(TOS, &[ip.tos]);
     }

@@ -10,7 +10,7 @@ use rights::Cap;
 use rights::mode;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::notify::marks::{EVENTS, Marked, ON_CHILD, ON_DIR, QUESTIONS, Wanted};
+use vfs::notify::marks::{EVENTS, MarkMask, Marked, ON_CHILD, ON_DIR, QUESTIONS};
 use vfs::{Path, access};
 
 /// Flags of the files that events come with.
@@ -65,7 +65,7 @@ struct Change {
 
 impl Change {
     /// EEXIST when events were ignored with flags before, or when they would not survive any more.
-    fn add(&self, wanted: &mut Wanted) -> Result<()> {
+    fn add(&self, wanted: &mut MarkMask) -> Result<()> {
         if !self.ignored {
             wanted.mask |= self.mask;
             return Ok(());
@@ -79,7 +79,7 @@ impl Change {
         Ok(())
     }
 
-    fn remove(&self, wanted: &mut Wanted) {
+    fn remove(&self, wanted: &mut MarkMask) {
         let from = if self.ignored { &mut wanted.ignored } else { &mut wanted.mask };
         *from &= !self.mask;
     }

@@ -4,7 +4,7 @@ use crate::arg::{Fd, PathPtr, Ptr};
 use abi::time::Timespec;
 use abi::{Errno, PATH_MAX, SigInfo, Signal};
 use caller::Failure;
-use mqueue::{Attributes, Notification, PRIORITIES, QueueFile, Told};
+use mqueue::{Attributes, Notification, NotifyReason, PRIORITIES, QueueFile};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use task::{Current, SysErr, SysResult};
@@ -85,10 +85,10 @@ pub fn mq_timedreceive(
 }
 
 /// SIGEV_SIGNAL.
-fn by_signal(c: &Current, signal: Signal, value: u64) -> Box<dyn Fn(Told) + Send + Sync> {
+fn by_signal(c: &Current, signal: Signal, value: u64) -> Box<dyn Fn(NotifyReason) + Send + Sync> {
     let group = Arc::downgrade(&c.task.group);
     Box::new(move |told| {
-        if let (Told::Message { pid, uid }, Some(group)) = (told, group.upgrade()) {
+        if let (NotifyReason::Message { pid, uid }, Some(group)) = (told, group.upgrade()) {
             // A full queue of signals loses it, as on Linux.
             let pid = group.pid_seen(pid);
             let _ = group.send(SigInfo::queue(signal, SI_MESGQ, pid, uid, value));
@@ -98,7 +98,7 @@ fn by_signal(c: &Current, signal: Signal, value: u64) -> Box<dyn Fn(Told) + Send
 
 /// SIGEV_THREAD, as mq_notify(3) of a C library asks for it: `fd` is a netlink socket, which gets the cookie at `at`, its
 /// last byte saying what has happened.
-fn by_message(c: &Current, fd: i32, at: u64) -> Result<Box<dyn Fn(Told) + Send + Sync>, Errno> {
+fn by_message(c: &Current, fd: i32, at: u64) -> Result<Box<dyn Fn(NotifyReason) + Send + Sync>, Errno> {
     const COOKIE: usize = 32;
     const WOKEN_UP: u8 = 1;
     const REMOVED: u8 = 2;
@@ -109,8 +109,8 @@ fn by_message(c: &Current, fd: i32, at: u64) -> Result<Box<dyn Fn(Told) + Send +
     Ok(Box::new(move |told| {
         let mut cookie = cookie;
         cookie[COOKIE - 1] = match told {
-            Told::Message { .. } => WOKEN_UP,
-            Told::Withdrawn => REMOVED,
+            NotifyReason::Message { .. } => WOKEN_UP,
+            NotifyReason::Withdrawn => REMOVED,
         };
         if let Some(file) = file.upgrade() {
             socket::netlink::tell(&file, &cookie);
@@ -124,7 +124,7 @@ pub fn mq_notify(c: &mut Current, fd: Fd, event: Ptr) -> SysResult {
     } else {
         let [value, signo_how, ..] = c.read_value::<[u64; 8]>(event.0)?;
         let (signo, how) = (signo_how as i32, (signo_how >> 32) as i32);
-        let tell: Box<dyn Fn(Told) + Send + Sync> = match how {
+        let tell: Box<dyn Fn(NotifyReason) + Send + Sync> = match how {
             libc::SIGEV_NONE => Box::new(|_| {}),
             libc::SIGEV_SIGNAL => by_signal(c, Signal::new(signo).ok_or(Errno::EINVAL)?, value),
             libc::SIGEV_THREAD => by_message(c, signo, value)?,

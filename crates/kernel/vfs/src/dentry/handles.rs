@@ -66,7 +66,7 @@ impl Handle {
 }
 
 /// What a handle leads to: a name, while it is known, and the object.
-type Found = (Option<Arc<Dentry>>, InodeRef);
+type HandleTarget = (Option<Arc<Dentry>>, InodeRef);
 
 /// Where a handle leads. The inode is known as well, as one of its names may go.
 struct Object {
@@ -123,7 +123,7 @@ impl Handles {
     }
 
     /// Where a handle leads: to a name, while it is known, and to an object.
-    pub fn find(&self, handle: Handle) -> Option<Found> {
+    pub fn find(&self, handle: Handle) -> Option<HandleTarget> {
         let table = self.0.lock();
         let object = table.objects.get(&handle)?;
         let inode = object.inode.upgrade()?;

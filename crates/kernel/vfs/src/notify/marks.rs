@@ -91,7 +91,7 @@ pub trait Group: Send + Sync {
 
 /// What a mark says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MarkMask {
     /// Events that are told of, and [`ON_CHILD`] and [`ON_DIR`].
     pub mask: u32,
     /// Events that are not, whatever other marks of the group say; with the same flags if `exact`.
@@ -102,7 +102,7 @@ pub struct Wanted {
     pub survives: bool,
 }
 
-impl Wanted {
+impl MarkMask {
     /// It says something of what is in the directory.
     fn is_about_children(&self) -> bool {
         self.mask & ON_CHILD != 0 || self.exact && self.ignored & ON_CHILD != 0
@@ -125,24 +125,24 @@ fn applies(flags: u32, dir: bool, from_parent: bool) -> bool {
 /// A group's mark on an object.
 pub struct Mark {
     to: Weak<dyn Group>,
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<MarkMask>,
     _counted: Option<Watched>,
 }
 
 impl Mark {
     /// A mark on what is at `path`, on its mount or its file system, to be added there.
-    pub fn new(path: &Path, to: Weak<dyn Group>, wanted: Wanted) -> Arc<Mark> {
+    pub fn new(path: &Path, to: Weak<dyn Group>, wanted: MarkMask) -> Arc<Mark> {
         let counted = path.dentry.dcache().map(Watched::new);
         Arc::new(Mark { to, wanted: Mutex::new(wanted), _counted: counted })
     }
 
     /// What it says.
-    pub fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> MarkMask {
         *self.wanted.lock()
     }
 
     /// Changes what it says.
-    pub fn change<T>(&self, how: impl FnOnce(&mut Wanted) -> T) -> T {
+    pub fn change<T>(&self, how: impl FnOnce(&mut MarkMask) -> T) -> T {
         how(&mut self.wanted.lock())
     }
 }
@@ -202,7 +202,7 @@ impl Marked {
 }
 
 /// A group that an event may be for, and what its marks say so far.
-struct Hit {
+struct Recipient {
     group: Arc<dyn Group>,
     wanted: u32,
     ignored: u32,
@@ -238,9 +238,9 @@ pub fn modified(path: &Path) {
 }
 
 /// The groups that may want to know what happens at `path`.
-fn hits(path: &Path) -> Vec<Hit> {
+fn hits(path: &Path) -> Vec<Recipient> {
     let dir = path.is_dir();
-    let mut hits: Vec<Hit> = Vec::new();
+    let mut hits: Vec<Recipient> = Vec::new();
     each(path, |marks, from_parent| {
         let all = marks.0.lock().clone();
         for mark in all {
@@ -250,7 +250,7 @@ fn hits(path: &Path) -> Vec<Hit> {
             let told = if applies(wanted.mask, dir, from_parent) { wanted.mask } else { 0 };
             match hits.iter_mut().find(|hit| Arc::ptr_eq(&hit.group, &group)) {
                 Some(hit) => (hit.wanted, hit.ignored) = (hit.wanted | told, hit.ignored | ignored),
-                None => hits.push(Hit { group, wanted: told, ignored }),
+                None => hits.push(Recipient { group, wanted: told, ignored }),
             }
         }
     });
@@ -259,7 +259,7 @@ fn hits(path: &Path) -> Vec<Hit> {
 
 /// Tells the groups with marks on the way to what is at `path` of an event.
 pub fn tell(path: &Path, mask: u32, by: &Actor) {
-    for Hit { group, wanted, ignored } in hits(path) {
+    for Recipient { group, wanted, ignored } in hits(path) {
         let told = mask & EVENTS & wanted & !ignored;
         if told != 0 {
             group.event(path, told, by);
@@ -271,7 +271,7 @@ pub fn tell(path: &Path, mask: u32, by: &Actor) {
 /// no group, so that the last descriptor of a group ends it, and with it the wait.
 pub fn ask(cx: &(impl Blocking + ?Sized), path: &Path, mask: u32, by: &Actor) -> Outcome<()> {
     let mut asked: Vec<(u32, Weak<dyn Group>, u32)> = Vec::new();
-    for Hit { group, wanted, ignored } in hits(path) {
+    for Recipient { group, wanted, ignored } in hits(path) {
         let question = mask & QUESTIONS & wanted & !ignored;
         if question != 0 {
             asked.push((group.class(), Arc::downgrade(&group), question));

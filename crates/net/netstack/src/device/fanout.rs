@@ -56,7 +56,7 @@ pub(crate) struct Fanout<M> {
 
 /// What a socket asks for when it joins a group.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct FanoutRequest {
     /// The group's number; nothing for one that is free.
     pub id: Option<u16>,
     /// How a member is chosen.
@@ -175,7 +175,7 @@ impl<M> Fanouts<M> {
         &self,
         member: &Arc<M>,
         place: &RwLock<Option<Arc<Fanout<M>>>>,
-        wish: Wish,
+        wish: FanoutRequest,
         bound: impl FnOnce() -> (u16, u32),
     ) -> Result<(), Errno> {
         let mut groups = self.0.write();

@@ -3,7 +3,7 @@
 //! Locks: the lists of [`Taps`], then a socket's own. A checkpoint keeps what a socket is bound to, its filter and its queue.
 
 use super::capture::{ALL, Capture, CapturedFrame, Filter, Observer, PacketType, Watch, Watchers};
-use super::fanout::{Choice, Fanout, Fanouts, Wish};
+use super::fanout::{Choice, Fanout, FanoutRequest, Fanouts};
 use super::iface::{Iface, Kind, Upper};
 use super::links::Links;
 use super::transmit::{loop_back, transmit};
@@ -265,7 +265,7 @@ impl PacketSocket {
     }
 
     /// Joins a group (`PACKET_FANOUT`): `EALREADY` for a member, `EINVAL` when the group is of another kind or bound elsewhere.
-    pub fn join_fanout(self: &Arc<Self>, wish: Wish) -> Result<(), Errno> {
+    pub fn join_fanout(self: &Arc<Self>, wish: FanoutRequest) -> Result<(), Errno> {
         self.taps.fanouts.join(self, &self.fanout, wish, || self.bound())
     }
 

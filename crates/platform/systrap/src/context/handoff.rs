@@ -1,6 +1,6 @@
 //! Answers and requests: how the two sides wait for each other, and rounds of actions in between.
 
-use super::{Gone, LOOK_AGAIN, SystrapContext, WAKING};
+use super::{LOOK_AGAIN, ProcessGone, SystrapContext, WAKING};
 use crate::actions::{Encoder, Job};
 use abi::{Errno, Result};
 use hostsys::{cpu, futex};
@@ -24,7 +24,7 @@ impl SystrapContext {
 
     /// Waits for the next request. Spins while the stub is awake on another CPU; a spin in vain makes the next ones
     /// rarer, one that paid makes them usual again.
-    pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
+    pub(crate) fn await_request(&mut self) -> Result<(), ProcessGone> {
         let mut me = self.cpu;
         if self.place.answered(&self.inner.cpus, me, self.thread.slot.stub_cpu()) {
             me = self.moved();
@@ -45,7 +45,7 @@ impl SystrapContext {
         let mut looks = 0_u32;
         loop {
             if self.thread.is_dead() {
-                return Err(Gone);
+                return Err(ProcessGone);
             }
             let slot = &*self.thread.slot;
             let v = slot.req().load(Acquire);
@@ -104,7 +104,7 @@ impl SystrapContext {
             slept = true;
         }
         if self.thread.is_dead() {
-            return Err(Gone);
+            return Err(ProcessGone);
         }
         if slept {
             me = self.moved();
@@ -152,14 +152,14 @@ impl SystrapContext {
     }
 
     /// The other side broke the protocol: only a guest that writes into its slot does.
-    pub(super) fn violation(&self) -> Gone {
+    pub(super) fn violation(&self) -> ProcessGone {
         log::warn!("stub process {} broke the hand-off protocol; killed", self.thread.space.pid);
         self.thread.space.kill();
-        Gone
+        ProcessGone
     }
 
     /// Has the stub execute jobs and report. The inner error is that of a job and its index.
-    pub(super) fn report(&mut self, jobs: &[Job]) -> Result<Result<(), (usize, Errno)>, Gone> {
+    pub(super) fn report(&mut self, jobs: &[Job]) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         let mut encoder = Encoder::new(jobs, self.thread.index);
         while !encoder.done() {
             let fds = encoder.fill(self.slot(), None);
@@ -173,7 +173,7 @@ impl SystrapContext {
     /// Has the stub make one host call; for the zygote's set-up.
     pub(crate) fn host_call(&mut self, nr: i64, args: [u64; 6]) -> Result<()> {
         match self.report(&[Job::Call(nr as u64, args)]) {
-            Err(Gone) => Err(Errno::ESRCH),
+            Err(ProcessGone) => Err(Errno::ESRCH),
             Ok(Err((_, e))) => Err(e),
             Ok(Ok(())) => Ok(()),
         }
@@ -183,7 +183,7 @@ impl SystrapContext {
         &mut self,
         encoder: &Encoder<'_>,
         fds: Vec<Arc<std::os::fd::OwnedFd>>,
-    ) -> Result<Result<(), (usize, Errno)>, Gone> {
+    ) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         self.round_with(encoder, fds, || ())
     }
 
@@ -193,7 +193,7 @@ impl SystrapContext {
         encoder: &Encoder<'_>,
         fds: Vec<Arc<std::os::fd::OwnedFd>>,
         meanwhile: impl FnOnce(),
-    ) -> Result<Result<(), (usize, Errno)>, Gone> {
+    ) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         self.windows = [(0, 0); 2];
         let uses_fds = !fds.is_empty();
         if uses_fds {
@@ -214,7 +214,7 @@ impl SystrapContext {
         }
     }
 
-    pub(super) fn failure(&mut self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
+    pub(super) fn failure(&mut self, encoder: &Encoder<'_>) -> Result<(usize, Errno), ProcessGone> {
         self.let_go();
         let index = self.slot().fail_index().load(Relaxed);
         let errno = self.slot().fail_errno().load(Relaxed);

@@ -1,6 +1,6 @@
 //! New guest threads and processes.
 
-use super::{Gone, SystrapContext};
+use super::{ProcessGone, SystrapContext};
 use crate::actions::{Encoder, Job};
 use crate::slot::SlotMap;
 use crate::space::{Space, Thread};
@@ -21,7 +21,7 @@ impl SystrapContext {
         let r = self.round_with(&encoder, fds, meanwhile);
         let unused = self.thread.grants.lock().clone.take().is_some();
         match r {
-            Err(Gone) => {
+            Err(ProcessGone) => {
                 if !unused {
                     self.inner.suspect(&self.thread.space);
                 }
@@ -67,7 +67,7 @@ impl SystrapContext {
     /// Gives the process, and those that are forked from it, a descriptor to keep.
     pub(crate) fn hold(&mut self, fd: Arc<OwnedFd>) -> Result<()> {
         match self.report(&[Job::Hold(fd.clone())]) {
-            Err(Gone) => Err(Errno::ESRCH),
+            Err(ProcessGone) => Err(Errno::ESRCH),
             Ok(Err((_, e))) => Err(e),
             Ok(Ok(())) => {
                 let number = self.slot().result().load(Relaxed);
