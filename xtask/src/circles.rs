@@ -35,7 +35,7 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/socket", "unix", 5),
     ("crates/kernel/sysfs", "", 2),
     ("crates/kernel/task", "", 5),
-    ("crates/kernel/tmpfs", "", 9),
+    ("crates/kernel/tmpfs", "", 3),
     ("crates/kernel/tty", "", 5),
     ("crates/kernel/tun", "", 2),
     ("crates/kernel/vfs", "", 5),
