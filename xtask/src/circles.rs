@@ -19,7 +19,7 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/base/spec", "", 3),
     ("crates/kernel/erofs", "", 4),
     ("crates/kernel/fuse", "", 5),
-    ("crates/kernel/hostfs", "", 8),
+    ("crates/kernel/hostfs", "", 3),
     ("crates/kernel/hostinet", "", 6),
     ("crates/kernel/inet", "", 3),
     ("crates/kernel/inet", "options", 3),
