@@ -20,7 +20,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/erofs", "", 4),
     ("crates/kernel/fuse", "", 5),
     ("crates/kernel/hostfs", "", 3),
-    ("crates/kernel/hostinet", "", 6),
     ("crates/kernel/inet", "", 3),
     ("crates/kernel/inet", "options", 3),
     ("crates/kernel/kernfs", "", 3),
