@@ -44,7 +44,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/net/netstack", "tcp", 5),
     ("crates/net/nftables", "", 7),
     ("crates/platform/ptrace", "", 2),
-    ("crates/runtime/bundle", "", 9),
     ("crates/runtime/cgroups", "", 2),
     ("crates/runtime/lifecycle", "", 5),
     ("crates/runtime/profile", "", 4),
