@@ -48,7 +48,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/runtime/lifecycle", "", 5),
     ("crates/runtime/profile", "", 4),
     ("crates/runtime/sandbox", "", 2),
-    ("crates/runtime/writeback", "", 6),
     ("xtask", "", 4),
 ];
 

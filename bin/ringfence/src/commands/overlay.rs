@@ -6,7 +6,7 @@ use lifecycle::{Error, Result, Settings};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use writeback::{Change, Left};
+use writeback::{Change, Omissions};
 
 #[derive(Debug, Args)]
 pub(crate) struct Overlay {
@@ -137,7 +137,7 @@ fn export(settings: &Settings, id: &str, output: &Path) -> Result<()> {
 }
 
 /// Writes a file that is there when it is whole.
-fn to_file(settings: &Settings, id: &str, output: &Path) -> Result<Left> {
+fn to_file(settings: &Settings, id: &str, output: &Path) -> Result<Omissions> {
     let name =
         output.file_name().ok_or_else(|| Error::from("--output: name a file, or - for standard output"))?;
     let mut partial = name.to_os_string();

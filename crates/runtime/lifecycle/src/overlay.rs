@@ -14,7 +14,7 @@ use sandbox::logging::Sink;
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use writeback::{Change, Left, Proof, Repair, STAGING};
+use writeback::{Change, Omissions, Proof, Repair, STAGING};
 
 /// Signals that end a command.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
@@ -29,7 +29,7 @@ pub fn overlay_diff(
 }
 
 /// Writes the changes as a layer of an image; says what a layer cannot hold.
-pub fn overlay_export(settings: &Settings, id: &str, to: &mut dyn Write) -> Result<Left> {
+pub fn overlay_export(settings: &Settings, id: &str, to: &mut dyn Write) -> Result<Omissions> {
     with_changes(settings, id, Purpose::Layer, |from| writeback::pack(from, to))
 }
 

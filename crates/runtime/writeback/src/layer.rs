@@ -21,7 +21,7 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 
 /// What a layer cannot hold, and was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct Omissions {
     /// Unix sockets.
     pub sockets: u64,
     /// Names and devices that stand for something else in a layer.
@@ -45,13 +45,13 @@ struct Object {
 }
 
 /// Reads the changes and writes them as an archive. The stream has to be one for a layer ([`changes::Purpose::Layer`]).
-pub fn pack(from: impl Read, to: impl Write) -> io::Result<Left> {
+pub fn pack(from: impl Read, to: impl Write) -> io::Result<Omissions> {
     let mut packer = Packer {
         reader: Reader::new(from),
         place: Place::default(),
         archive: Builder::new(to),
         named: HashMap::new(),
-        left: Left::default(),
+        left: Omissions::default(),
     };
     while packer.step()? {}
     packer.archive.into_inner()?.flush()?;
@@ -64,7 +64,7 @@ struct Packer<R: Read, W: Write> {
     archive: Builder<W>,
     /// Paths of objects that may have further names.
     named: HashMap<u64, Vec<u8>>,
-    left: Left,
+    left: Omissions,
 }
 
 fn long() -> io::Error {

@@ -1,4 +1,4 @@
-use crate::{Change, Left, list, pack};
+use crate::{Change, Omissions, list, pack};
 use changes::{Meta, Node, Record, State, Writer};
 use std::io::Read;
 
@@ -76,7 +76,7 @@ fn names_are_listed() {
 fn a_layer_is_packed() {
     let mut bytes = Vec::new();
     let left = pack(&sample()[..], &mut bytes).unwrap();
-    assert_eq!(left, Left { sockets: 1, whiteouts: 5, xattrs: 1, omitted: 2 });
+    assert_eq!(left, Omissions { sockets: 1, whiteouts: 5, xattrs: 1, omitted: 2 });
     let mut archive = tar::Archive::new(&bytes[..]);
     let mut names = Vec::new();
     for entry in archive.entries().unwrap() {
