@@ -16,8 +16,8 @@ const MOST: usize = 1;
 const BOUNDS: &[(&str, &str, usize)] = &[
     ("bin/ringfence", "", 4),
     ("crates/base/spec", "", 3),
-    ("crates/kernel/erofs", "", 4),
-    ("crates/kernel/fuse", "", 5),
+    ("crates/kernel/erofs", "", 2),
+    ("crates/kernel/fuse", "", 2),
     ("crates/kernel/hostfs", "", 3),
     ("crates/kernel/inet", "", 3),
     ("crates/kernel/inet", "options", 3),

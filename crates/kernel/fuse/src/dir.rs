@@ -186,13 +186,7 @@ impl OpenDir {
 impl Drop for OpenDir {
     fn drop(&mut self) {
         if self.told {
-            let body = wire::ReleaseIn {
-                fh: self.fh,
-                flags: shown_flags(self.flags),
-                release_flags: 0,
-                lock_owner: 0,
-            };
-            self.node.fs.conn.tell(Call::new(op::RELEASEDIR, self.node.nodeid, &body, Room::NONE));
+            self.node.release(op::RELEASEDIR, self.fh, self.flags);
         }
     }
 }
