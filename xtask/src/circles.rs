@@ -34,7 +34,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/sysfs", "", 2),
     ("crates/kernel/task", "", 5),
     ("crates/kernel/tmpfs", "", 3),
-    ("crates/kernel/tty", "", 5),
     ("crates/kernel/tun", "", 2),
     ("crates/kernel/vfs", "", 5),
     ("crates/kernel/vfs", "file", 4),
