@@ -16,6 +16,7 @@
 mod grow;
 mod locked;
 mod map;
+mod mbind;
 mod mmap;
 mod ops;
 mod policy;
@@ -24,6 +25,7 @@ mod rewrite;
 mod seal;
 mod spaces;
 mod traced;
+mod twin_map;
 mod undo;
 mod users;
 
@@ -32,4 +34,4 @@ pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use policy::{Mode, Policy};
 pub use spaces::AddressSpaces;
-pub use users::{Left, Users};
+pub use users::{RemainingUsers, Users};

@@ -19,7 +19,7 @@ pub struct Users(Mutex<Counts>);
 
 /// What is left when a thread group has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingUsers {
     /// No group is left.
     pub none: bool,
     /// No group is left but such as are ending.
@@ -64,11 +64,11 @@ impl Users {
     }
 
     /// A group is gone; `ending` says whether [`Users::begin_end`] was called for it.
-    pub fn leave(&self, ending: bool) -> Left {
+    pub fn leave(&self, ending: bool) -> RemainingUsers {
         let mut c = self.0.lock();
         c.groups = c.groups.saturating_sub(1);
         c.ending = c.ending.saturating_sub(usize::from(ending));
-        Left { none: c.groups == 0, only_ending: c.ending >= c.groups }
+        RemainingUsers { none: c.groups == 0, only_ending: c.ending >= c.groups }
     }
 
     /// Processor time that is no longer the remaining groups', in nanoseconds.
@@ -93,8 +93,8 @@ mod tests {
         u.join(true);
         assert!(u.shared() && !u.single());
         assert!(!u.begin_end());
-        assert_eq!(u.leave(false), Left { none: false, only_ending: true });
-        assert_eq!(u.leave(true), Left { none: true, only_ending: true });
+        assert_eq!(u.leave(false), RemainingUsers { none: false, only_ending: true });
+        assert_eq!(u.leave(true), RemainingUsers { none: true, only_ending: true });
     }
 
     #[test]
