@@ -22,7 +22,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/inet", "", 3),
     ("crates/kernel/inet", "options", 3),
     ("crates/kernel/kernfs", "", 3),
-    ("crates/kernel/keys", "", 3),
     ("crates/kernel/mqueue", "", 2),
     ("crates/kernel/overlay", "", 2),
     ("crates/kernel/overlayfs", "", 4),
