@@ -21,7 +21,7 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/hostfs", "", 3),
     ("crates/kernel/inet", "", 3),
     ("crates/kernel/inet", "options", 3),
-    ("crates/kernel/kernfs", "", 3),
+    ("crates/kernel/kernfs", "", 2),
     ("crates/kernel/mqueue", "", 2),
     ("crates/kernel/overlay", "", 2),
     ("crates/kernel/overlayfs", "", 4),
