@@ -41,7 +41,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/platform/ptrace", "", 2),
     ("crates/runtime/cgroups", "", 2),
     ("crates/runtime/lifecycle", "", 5),
-    ("crates/runtime/profile", "", 4),
     ("crates/runtime/sandbox", "", 2),
     ("xtask", "", 4),
 ];

@@ -224,20 +224,6 @@ fn executable(line: &str) -> bool {
     line.split(' ').nth(1).is_some_and(|bits| bits.as_bytes().get(2) == Some(&b'x'))
 }
 
-/// A line of /proc/PID/maps.
-pub(crate) fn mapping(line: &str) -> Option<Mapping> {
-    let mut fields = line.splitn(6, ' ');
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let _bits = fields.next()?;
-    let offset = hex(fields.next()?)?;
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let inode = fields.next()?.parse().ok()?;
-    let file = FileId { major: hex(major)? as u32, minor: hex(minor)? as u32, inode };
-    let path = fields.next().unwrap_or_default().trim_start().to_string();
-    Some(Mapping { start: hex(start)?, end: hex(end)?, offset, file, path })
-}
-
 /// Names of the host kernel's functions, as far as this user may know them.
 fn kernel_names(addresses: &[u64]) -> HashMap<u64, String> {
     let list = if addresses.is_empty() { None } else { File::open("/proc/kallsyms").ok() };
