@@ -40,7 +40,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/net/nftables", "", 7),
     ("crates/platform/ptrace", "", 2),
     ("crates/runtime/cgroups", "", 2),
-    ("crates/runtime/lifecycle", "", 5),
     ("crates/runtime/sandbox", "", 2),
     ("xtask", "", 4),
 ];
