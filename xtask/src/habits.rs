@@ -23,7 +23,7 @@ const COUNTING: &[Counting] = &[
         2,
         "a socket all of whose references are in flight is garbage, as in Linux: references that nobody counted keep it",
     ),
-    ("tmpfs/src/dir.rs", 1, "a cache drops what only it holds; its lock is the one way to get at that"),
+    ("tmpfs/src/node/dir.rs", 1, "a cache drops what only it holds; its lock is the one way to get at that"),
     ("vfs/src/dentry.rs", 1, "a cache drops what only it holds; its lock is the one way to get at that"),
 ];
 

@@ -79,7 +79,7 @@ const ALLOWED: &[Allowed] = &[
         "SAVED",
         "the settings of the terminal, for the panic hook of the process",
     ),
-    ("crates/runtime/writeback/src/apply.rs", "LEFT", "in tests: the steps until a simulated crash"),
+    ("crates/runtime/writeback/src/steps.rs", "LEFT", "in tests: the steps until a simulated crash"),
     ("procfs/src/cpu.rs", "FACTS", "the host's processor"),
     ("procfs/src/top.rs", "AT", "when the host started"),
     ("syscalls/src/dispatch.rs", "TABLE", "the table of calls by number: a constant"),

@@ -3,7 +3,7 @@
 //! One thread sends them, so no other thread waits for containerd while it holds a lock. When containerd restarts, the
 //! thread connects anew. Events are packed without reflection, which would cost 300 kB of tables.
 
-use crate::process::timestamp;
+use crate::time::timestamp;
 use containerd_shim_protos::EventsClient;
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused, TaskResumed,

@@ -8,6 +8,7 @@
 mod address;
 mod console;
 mod events;
+mod exit_signal;
 mod exits;
 mod flags;
 mod info;
@@ -22,6 +23,7 @@ mod shim_log;
 mod stdio;
 mod task;
 mod tasks;
+mod time;
 
 /// The name of the runtime that goes with the name of the program.
 const RUNTIME: &str = "io.containerd.ringfence.v1";

@@ -24,24 +24,24 @@ pub(crate) fn manager(state: &Path) -> Option<Manager> {
 /// Watches until dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    seen: Arc<Seen>,
+    seen: Arc<KillCount>,
     stop: Arc<OwnedFd>,
 }
 
-struct Seen {
+struct KillCount {
     id: String,
     manager: Manager,
     events: Events,
     count: Mutex<u64>,
 }
 
-impl std::fmt::Debug for Seen {
+impl std::fmt::Debug for KillCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seen").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("KillCount").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Seen {
+impl KillCount {
     /// Tells of new kills. True: there were some.
     fn look(&self) -> bool {
         let mut seen = self.count.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -59,7 +59,7 @@ impl Watch {
     pub(crate) fn new(id: &str, manager: Manager, events: Events) -> Result<Self, String> {
         let oom = manager.oom_events().map_err(|error| error.to_string())?;
         let count = Mutex::new(manager.oom_kill_count());
-        let seen = Arc::new(Seen { id: id.into(), manager, events, count });
+        let seen = Arc::new(KillCount { id: id.into(), manager, events, count });
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(|error| error.to_string())?);
         let watch = Self { seen: seen.clone(), stop: stop.clone() };
@@ -80,7 +80,7 @@ impl Drop for Watch {
     }
 }
 
-fn follow(seen: &Seen, oom: &OomEvents, stop: &OwnedFd) {
+fn follow(seen: &KillCount, oom: &OomEvents, stop: &OwnedFd) {
     let mut looks = 0;
     loop {
         let mut fds = [PollFd::new(oom, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];

@@ -3,12 +3,13 @@
 use crate::console::{Console, Receiver};
 use crate::runtime::{Runtime, Streams};
 use crate::stdio::{LogCaller, Stdio, StreamEnds};
+use crate::time::timestamp;
 use containerd_shim_protos::protobuf::well_known_types::timestamp::Timestamp;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How a process ended, and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,13 +23,6 @@ impl Exit {
         let at = timestamp();
         Self { status: status as u32, at }
     }
-}
-
-/// Now, in containerd's form.
-pub(crate) fn timestamp() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, nanos) = (now.as_secs() as i64, now.subsec_nanos() as i32);
-    Timestamp { seconds, nanos, ..Timestamp::default() }
 }
 
 /// Where the threads that wait for a process's end learn of it.

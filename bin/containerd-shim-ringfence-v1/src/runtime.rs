@@ -12,6 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// glibc's variable for the number of heaps: one is enough for the shim, because its threads do little.
+pub(crate) const ARENAS: &str = "MALLOC_ARENA_MAX";
+
 /// The log that `create` leaves in the bundle, where users look for failures.
 const CREATE_LOG: &str = "log.json";
 
@@ -118,7 +121,7 @@ impl Runtime {
             .args(&self.flags)
             .args(args)
             // Meant for the shim.
-            .env_remove(crate::service::ARENAS);
+            .env_remove(ARENAS);
         command
     }
 

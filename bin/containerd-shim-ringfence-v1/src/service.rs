@@ -2,14 +2,15 @@
 
 use crate::address;
 use crate::events::Events;
+use crate::exit_signal::ExitSignal;
 use crate::exits::Exits;
 use crate::flags::Flags;
 use crate::options::Settings;
-use crate::process::timestamp;
-use crate::runtime::Runtime;
+use crate::runtime::{ARENAS, Runtime};
 use crate::shim_log;
 use crate::task::Api;
 use crate::tasks::Tasks;
+use crate::time::timestamp;
 use containerd_shim_protos::api::DeleteResponse;
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
@@ -20,12 +21,9 @@ use std::io::{IsTerminal, Read, Write};
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-
-/// glibc's variable for the number of heaps: one is enough for the shim, because its threads do little.
-pub(crate) const ARENAS: &str = "MALLOC_ARENA_MAX";
 
 /// Annotations that put containers into one shim, the first that is there.
 const GROUPS: [&str; 2] = ["io.containerd.runc.v2.group", "io.kubernetes.cri.sandbox-id"];
@@ -38,26 +36,6 @@ const STACK: usize = 64 << 10;
 
 /// Exit status of a container that is removed by force.
 const KILLED: u32 = 128 + 9;
-
-/// Says when the shim is to end.
-#[derive(Debug, Default)]
-pub(crate) struct ExitSignal {
-    over: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl ExitSignal {
-    /// Ends the shim.
-    pub(crate) fn signal(&self) {
-        *self.over.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
-        self.changed.notify_all();
-    }
-
-    fn wait(&self) {
-        let over = self.over.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        drop(self.changed.wait_while(over, |over| !*over));
-    }
-}
 
 /// Does what the command line says.
 pub(crate) fn run(flags: &Flags) -> Result<(), String> {

@@ -1,13 +1,13 @@
 //! The containers of a shim and the operations on them. `task` has the form of the requests; the work is here.
 
 use crate::events::Events;
+use crate::exit_signal::ExitSignal;
 use crate::exits::Exits;
 use crate::oom::{self, Watch};
 use crate::options::Settings;
 use crate::process::{Exit, Process, StartedProcess, start};
 use crate::rootfs;
 use crate::runtime::Runtime;
-use crate::service::ExitSignal;
 use crate::stdio::{LogCaller, Stdio};
 use containerd_shim_protos::api::CreateTaskRequest;
 use containerd_shim_protos::events::task::{

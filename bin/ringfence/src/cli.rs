@@ -18,13 +18,13 @@ use crate::commands::shell::{Completions, Man};
 use crate::commands::spec::Spec;
 use crate::commands::update::Update;
 use crate::commands::wait::Wait;
+use crate::logs::LogFormat;
 use crate::mistakes;
 use crate::runsc::Without;
 use crate::{USAGE_ERROR, logs, values};
 use bundle::Overlay2;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lifecycle::{PacketCapture, Settings};
-use sandbox::logging::Format;
 use spec::{Network, PlatformName};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -223,23 +223,6 @@ pub(crate) enum HostFifo {
     Open,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines of text
-    Text,
-    /// Lines of JSON
-    Json,
-}
-
-impl From<LogFormat> for Format {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
-    }
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command on the host's files, read-only under a throw-away overlay
@@ -377,7 +360,11 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
             return ExitCode::SUCCESS;
         }
         let (log, format) = log_of(&args);
-        let message = format!("{}; see ringfence {}--help", mistakes::explain(&error), command_in(&args));
+        let message = format!(
+            "{}; see ringfence {}--help",
+            mistakes::explain(&error, &Cli::command()),
+            command_in(&args)
+        );
         logs::tell(log.as_deref(), format, &message);
         ExitCode::from(USAGE_ERROR)
     })
@@ -401,7 +388,7 @@ pub(crate) fn check_global_flags(flags: &[String]) -> Result<(), String> {
     let line = ["ringfence"].into_iter().chain(flags.iter().map(String::as_str)).chain(["list"]);
     let args = as_clap_takes_them(line.map(OsString::from));
     match Cli::try_parse_from(args) {
-        Err(error) if error.use_stderr() => Err(mistakes::explain(&error)),
+        Err(error) if error.use_stderr() => Err(mistakes::explain(&error, &Cli::command())),
         Ok(Cli { command: Command::List(_), .. }) => Ok(()),
         _ => Err("these are not global flags alone".into()),
     }

@@ -1,28 +1,40 @@
 //! The log of the command line, and error messages.
 
-use crate::cli::{Global, LogFormat};
+use clap::ValueEnum;
 use lifecycle::Result;
 use sandbox::logging::{self, Format};
 use std::io::Write;
 use std::path::Path;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines of text
+    Text,
+    /// Lines of JSON
+    Json,
+}
+
+impl From<LogFormat> for Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
 /// Starts the command line's own log.
-pub(crate) fn start(global: &Global) -> Result<()> {
-    let file = match &global.log {
+pub(crate) fn start(log: Option<&Path>, format: LogFormat, debug: bool) -> Result<()> {
+    let file = match log {
         Some(path) => Some(logging::append(path)?),
         None => None,
     };
-    logging::start(global.log_format.into(), file);
-    logging::set_level(global.debug, false);
+    logging::start(format.into(), file);
+    logging::set_level(debug, false);
     Ok(())
 }
 
 /// Tells the user why ringfence failed: a line on standard error, and one in the log.
-pub(crate) fn report(global: &Global, message: &str) {
-    tell(global.log.as_deref(), global.log_format, message);
-}
-
-/// The same for a command line that could not be read.
 pub(crate) fn tell(log: Option<&Path>, format: LogFormat, message: &str) {
     complain(message);
     let message = &logging::one_line(message);

@@ -13,6 +13,7 @@ mod output;
 mod runsc;
 mod values;
 
+use clap::CommandFactory;
 use cli::{Cli, Command};
 use lifecycle::Result;
 use sandbox::role;
@@ -32,11 +33,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(status) => return status,
     };
-    let started = logs::start(&cli.global).map(|()| cli.global.without.warn());
+    let started = logs::start(cli.global.log.as_deref(), cli.global.log_format, cli.global.debug)
+        .map(|()| cli.global.without.warn());
     match started.and_then(|()| dispatch(&cli)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            logs::report(&cli.global, error.message());
+            logs::tell(cli.global.log.as_deref(), cli.global.log_format, error.message());
             ExitCode::from(error.status())
         }
     }
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
 
 fn dispatch(cli: &Cli) -> Result<u8> {
     let settings = &cli.global.settings();
+    let grammar = Cli::command;
     match &cli.command {
         Command::Do(args) => return commands::do_::run(settings, args),
         Command::Run(args) => return commands::run::run(settings, args),
@@ -52,7 +55,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Start(args) => commands::start::start(settings, args),
         Command::Spec(args) => commands::spec::spec(args),
         Command::Features => commands::features::features(),
-        Command::Install(args) => commands::install::install(args),
+        Command::Install(args) => commands::install::install(args, cli::check_global_flags),
         Command::Uninstall(args) => commands::install::uninstall(args),
         Command::List(args) => commands::list::list(settings, args),
         Command::State(args) => commands::state::state(settings, args),
@@ -68,11 +71,11 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Overlay(args) => commands::overlay::overlay(settings, args),
         Command::Debug(args) => commands::debug::run(settings, args),
         Command::Usage(args) => commands::usage::usage(settings, args),
-        Command::Flags => commands::about::flags(),
+        Command::Flags => commands::about::flags(&grammar()),
         Command::CpuFeatures => commands::about::cpu_features(),
-        Command::Version => commands::about::version(),
-        Command::Completions(args) => commands::shell::completions(args),
-        Command::Man(args) => commands::shell::man(args),
+        Command::Version => commands::about::version(&grammar()),
+        Command::Completions(args) => commands::shell::completions(args, grammar()),
+        Command::Man(args) => commands::shell::man(args, grammar()),
         Command::Checkpoint(_) => Err("checkpoint is not supported yet".into()),
         Command::Restore(_) => Err("restore is not supported yet".into()),
     }?;

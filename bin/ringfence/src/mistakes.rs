@@ -1,23 +1,22 @@
 //! Messages about a wrong command line, with suggestions.
 
-use crate::cli::Cli;
 use crate::runsc;
-use clap::CommandFactory;
+use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 
-/// One line for the user. Clap's first paragraph says what is wrong; the rest is the usage.
-pub(crate) fn explain(error: &clap::Error) -> String {
+/// One line for the user about an error in a command line of this grammar. Clap's first paragraph says what is wrong; the rest is the usage.
+pub(crate) fn explain(error: &clap::Error, grammar: &Command) -> String {
     let text = error.render().to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let what = lines.join(" ");
     let what = what.strip_prefix("error: ").unwrap_or(&what).trim_end_matches(':');
-    match hint(error) {
+    match hint(error, grammar) {
         Some(hint) => format!("{what}; {hint}"),
         None => what.into(),
     }
 }
 
-fn hint(error: &clap::Error) -> Option<String> {
+fn hint(error: &clap::Error, grammar: &Command) -> Option<String> {
     if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
         && let Some(why) = runsc::why_no_command(name)
     {
@@ -25,7 +24,7 @@ fn hint(error: &clap::Error) -> Option<String> {
     }
     if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg)
         && let Some(name) = flag.split('=').next().and_then(|flag| flag.strip_prefix("--"))
-        && Cli::command().get_arguments().any(|known| known.get_long() == Some(name))
+        && grammar.get_arguments().any(|known| known.get_long() == Some(name))
     {
         return Some(format!(
             "--{name} is a global flag, which goes before the command: ringfence --{name} ... COMMAND"
@@ -38,7 +37,6 @@ fn hint(error: &clap::Error) -> Option<String> {
         ContextValue::Strings(names) if !names.is_empty() => Some(names.clone()),
         _ => None,
     })?;
-    let grammar = Cli::command();
     let names: Vec<_> = names
         .into_iter()
         .filter(|name| {
@@ -51,13 +49,14 @@ fn hint(error: &clap::Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::cli::Cli;
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn what_was_meant() {
         let says = |line: &[&str], what: &str| {
             let error = Cli::try_parse_from([&["ringfence"], line].concat()).unwrap_err();
-            let text = explain(&error);
+            let text = explain(&error, &Cli::command());
             assert!(text.contains(what), "{line:?}: {text}");
         };
         says(&["craete"], "did you mean create?");

@@ -1,17 +1,16 @@
 //! Commands that describe this program or machine: `version`, `flags`, `cpu-features`.
 
-use crate::cli::Cli;
 use crate::output::say;
-use clap::CommandFactory;
+use clap::Command;
 use lifecycle::Result;
 
-pub(crate) fn version() -> Result<()> {
-    say(Cli::command().render_version().trim_end())
+pub(crate) fn version(grammar: &Command) -> Result<()> {
+    say(grammar.render_version().trim_end())
 }
 
 /// A line for each global flag: its name and value, its default, what it is for.
-pub(crate) fn flags() -> Result<()> {
-    for flag in Cli::command().get_arguments() {
+pub(crate) fn flags(grammar: &Command) -> Result<()> {
+    for flag in grammar.get_arguments() {
         let Some(name) = flag.get_long().filter(|_| flag.get_id() != "version") else { continue };
         let value = flag.get_value_names().and_then(|names| names.first()).map(|name| name.to_string());
         let value = value.filter(|_| flag.get_action().takes_values() && !flag.is_require_equals_set());

@@ -1,7 +1,7 @@
 //! `ringfence install` and `uninstall`: the Docker daemon's configuration. Other settings stay as they are, a second
 //! run changes nothing, and the file is replaced as a whole or not at all.
 
-use crate::{USAGE_ERROR, cli};
+use crate::USAGE_ERROR;
 use clap::Args;
 use lifecycle::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -33,12 +33,13 @@ pub(crate) struct Uninstall {
 
 const RUNTIMES: &str = "runtimes";
 
-pub(crate) fn install(args: &Install) -> Result<()> {
+/// Adds the runtime to Docker's configuration. `check` fails for what is no global flag.
+pub(crate) fn install(args: &Install, check: fn(&[String]) -> std::result::Result<(), String>) -> Result<()> {
     // Those before the command are for this command alone, which has no use for them.
     if std::env::args_os().nth(1).is_none_or(|first| first != "install") {
         return Err("flags that Docker is to give to the runtime come after install".into());
     }
-    if let Err(what) = cli::check_global_flags(&args.flags) {
+    if let Err(what) = check(&args.flags) {
         return Err(Error::with_status(USAGE_ERROR, format!("flags for the runtime: {what}")));
     }
     let program = std::env::current_exe()?;

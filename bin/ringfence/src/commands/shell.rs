@@ -1,7 +1,6 @@
 //! `ringfence completions` and `ringfence man`: the grammar of the command line, for shells and for man(1).
 
-use crate::cli::Cli;
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use lifecycle::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,20 +28,20 @@ pub(crate) struct Man {
     pub(crate) dir: PathBuf,
 }
 
-pub(crate) fn completions(args: &Completions) -> Result<()> {
+pub(crate) fn completions(args: &Completions, mut grammar: Command) -> Result<()> {
     let shell = match args.shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,
         Shell::Fish => clap_complete::Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ringfence", &mut script);
+    clap_complete::generate(shell, &mut grammar, "ringfence", &mut script);
     std::io::stdout().write_all(&script).map_err(|error| format!("standard output: {error}").into())
 }
 
-pub(crate) fn man(args: &Man) -> Result<()> {
+pub(crate) fn man(args: &Man, grammar: Command) -> Result<()> {
     // The version is a line in a page's margin.
-    let grammar = Cli::command().version(env!("CARGO_PKG_VERSION"));
+    let grammar = grammar.version(env!("CARGO_PKG_VERSION"));
     let written =
         std::fs::create_dir_all(&args.dir).and_then(|()| clap_mangen::generate_to(grammar, &args.dir));
     written.map_err(|error| format!("{}: {error}", args.dir.display()).into())

@@ -9,16 +9,18 @@
 
 #![forbid(unsafe_code)]
 
+mod descriptors;
 mod mount;
 mod network;
 mod process;
 mod sandbox;
 mod start_error;
 
+pub use descriptors::FdIndex;
 pub use mount::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType};
 pub use network::{Capture, Interface, Interfaces, Network, Route};
 pub use process::{
     CapabilitySets, ProcessInfo, ProcessSpec, RlimitSpec, SchedulerSpec, SeccompFilter, Target, WindowSize,
 };
-pub use sandbox::{DeviceKind, DeviceRule, DeviceSpec, FdIndex, PlatformName, RootSpec, SandboxSpec};
+pub use sandbox::{DeviceKind, DeviceRule, DeviceSpec, PlatformName, RootSpec, SandboxSpec};
 pub use start_error::{StartError, StartErrorKind};

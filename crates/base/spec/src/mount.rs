@@ -1,6 +1,6 @@
 //! Mounts.
 
-use crate::FdIndex;
+use crate::descriptors::FdIndex;
 use serde::{Deserialize, Serialize};
 
 /// Name of the only entry in the directory that [`MountSpec::source_fd`]

@@ -1,6 +1,6 @@
 //! The network of a sandbox: its mode, and the interfaces and routes that the guest is shown.
 
-use crate::FdIndex;
+use crate::descriptors::FdIndex;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,12 +1,10 @@
 //! A sandbox with its first container: [`SandboxSpec`] and its parts.
 
+use crate::descriptors::FdIndex;
 use crate::{
     Capture, FileAccess, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize,
 };
 use serde::{Deserialize, Serialize};
-
-/// Index into the list of descriptors passed beside the specification.
-pub type FdIndex = usize;
 
 /// One sandbox with one container in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! A mounted image.
 
 use crate::image::{Inode, MAGIC, Source, Super};
-use crate::mount::Options;
 use crate::node::Node;
+use crate::options::Options;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use lock_order::Mutex;

@@ -15,9 +15,10 @@
 mod crc;
 mod fs;
 pub mod image;
-mod map;
 mod mount;
 mod node;
+mod options;
+mod pages;
 #[cfg(test)]
 mod tests;
 

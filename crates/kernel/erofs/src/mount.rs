@@ -1,6 +1,7 @@
 //! mount(2) of type `erofs`. See Documentation/filesystems/erofs.rst, "Mount options".
 
 use crate::fs::ErofsFs;
+use crate::options::Options;
 use abi::{Errno, Result};
 use loopdev::Image;
 use mounts::PathCaller;
@@ -17,13 +18,6 @@ pub const KNOWN: &[ParameterSpec] = &[
     ("acl", Takes::Flag),
     ("noacl", Takes::Flag),
 ];
-
-/// What is shown of an image.
-#[derive(Clone, Copy)]
-pub(crate) struct Options {
-    pub user_xattr: bool,
-    pub acl: bool,
-}
 
 /// Mounts the image in the source, a loop device or a file. Errors are those of [`Image::open`] and
 /// [`crate::image::Super::read`]; EUCLEAN when the root is no directory.

@@ -2,11 +2,11 @@
 
 use crate::fs::{ErofsFs, Loaded, Reading};
 use crate::image::Inode as OnDisk;
-use crate::map::Pages;
+use crate::pages::Pages;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::time::Timespec;
-use abi::{Errno, Result};
+use abi::{Errno, PAGE_SIZE, Result};
 use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::any::Any;
@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 use vfs::AclInode;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, LinkInode,
-    MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
+    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, Internal,
+    LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
 };
 
 /// Offset of the first entry that is not `.` or `..`: positions of the image come after it.
@@ -232,8 +232,28 @@ impl StorageOps for File {
 }
 
 impl MapOps for File {
+    /// ENODEV for a shared mapping that may be written. ENOMEM when what is mapped of the file system takes 2 GiB.
     fn map(&self, cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-        crate::map::map(&self.0, cx, req)
+        if req.shared && req.prot & libc::PROT_WRITE != 0 {
+            return Err(Errno::ENODEV);
+        }
+        let node = &self.0;
+        let inside = Internal::new(cx.vfs());
+        let known = node.pages.lock().clone();
+        let pages = match known {
+            Some(pages) => pages,
+            None => {
+                let new = Pages::new(&node.fs.mapped().root(), node.inode.size, &inside)?;
+                // What is not needed goes after the lock.
+                let mut slot = node.pages.lock();
+                slot.get_or_insert_with(|| new.clone()).clone()
+            }
+        };
+        let end = req.offset.checked_add(req.len).ok_or(Errno::EOVERFLOW)?;
+        let end = end.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EOVERFLOW)?;
+        let no_room = |e| if e == Errno::ENOSPC { Errno::ENOMEM } else { e };
+        pages.load(cx, (req.offset, end), &|buf, at| node.read(cx, buf, at)).map_err(no_room)?;
+        pages.map(&inside, req)
     }
 }
 
@@ -249,9 +269,6 @@ impl FileOps for OpenDir {
     }
     fn as_directory(&self) -> Option<&dyn DirectoryOps> {
         Some(self)
-    }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
-        Err(Errno::EISDIR)
     }
 }
 

@@ -186,13 +186,7 @@ impl OpenDir {
 impl Drop for OpenDir {
     fn drop(&mut self) {
         if self.told {
-            let body = wire::ReleaseIn {
-                fh: self.fh,
-                flags: shown_flags(self.flags),
-                release_flags: 0,
-                lock_owner: 0,
-            };
-            self.node.fs.conn.tell(Call::new(op::RELEASEDIR, self.node.nodeid, &body, Room::NONE));
+            self.node.release(op::RELEASEDIR, self.fh, self.flags);
         }
     }
 }
@@ -209,9 +203,6 @@ impl FileOps for OpenDir {
     }
     fn as_directory(&self) -> Option<&dyn DirectoryOps> {
         Some(self)
-    }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
-        Err(Errno::EISDIR)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::conn::Call;
 use crate::node::{Node, shown_flags};
+use crate::pages::Pages;
 use crate::wire::{self, Room, op};
-use abi::{Errno, Result};
+use abi::{Errno, PAGE_SIZE, Result};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::{Caller, FileOps, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
+use vfs::{Caller, FileOps, Inode, Internal, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
 
 /// FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE.
 const ALLOCATES: i32 = 1 | 2 | 16;
@@ -130,13 +131,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if self.told {
-            let body = wire::ReleaseIn {
-                fh: self.fh,
-                flags: shown_flags(self.flags),
-                release_flags: 0,
-                lock_owner: 0,
-            };
-            self.node.fs.conn.tell(Call::new(op::RELEASE, self.node.nodeid, &body, Room::NONE));
+            self.node.release(op::RELEASE, self.fh, self.flags);
         }
     }
 }
@@ -304,6 +299,26 @@ impl StorageOps for File {
 
 impl MapOps for File {
     fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-        crate::map::map(self, cx, file, req)
+        let written = req.shared && req.prot & libc::PROT_WRITE != 0;
+        if written || req.shared && self.is_direct(file.flags()) {
+            return Err(Errno::ENODEV);
+        }
+        self.node.update(cx)?;
+        let known = self.node.mapped_pages();
+        let inside = Internal::new(cx.vfs());
+        let pages = match known {
+            Some(pages) => pages,
+            None => {
+                let new = Pages::new(&self.node.fs.mapped().root(), &inside)?;
+                let mut slot = self.node.pages.lock();
+                // What is not needed goes after the lock.
+                slot.get_or_insert_with(|| new.clone()).clone()
+            }
+        };
+        let end = req.offset.checked_add(req.len).ok_or(Errno::EOVERFLOW)?;
+        let end = end.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EOVERFLOW)?;
+        let fetch = |buf: &mut [u8], at: u64| self.fetch(cx, libc::O_RDONLY, buf, at);
+        pages.load(cx, &self.node.attr()?, (req.offset, end), self.most_read(), &fetch)?;
+        pages.map(&inside, req)
     }
 }

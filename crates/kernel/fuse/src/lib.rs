@@ -22,9 +22,10 @@ mod file;
 mod fs;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod map;
+mod inode;
 mod mount;
 mod node;
+mod pages;
 #[cfg(test)]
 mod tests;
 pub mod wire;

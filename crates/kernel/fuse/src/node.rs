@@ -1,53 +1,51 @@
-//! Nodes: the objects of a FUSE file system.
+//! Nodes: the objects of a FUSE file system, and the requests about them.
+//!
+//! Key type: [`Node`]. Neighbours: a node belongs to a file system ([`FuseFs`]), which finds it by its number; `inode`
+//! implements vfs's traits, `file` and `dir` are open files.
+//! Invariant: the number of look-ups that the daemon counts for a node is given back when the node goes.
+//! Locks: `known` and `pages` are leaves; `appending` (rank `DIRECTORY`) is held during requests. A checkpoint keeps
+//! nothing yet.
 
 use crate::conn::Call;
-use crate::dir::{self, OpenDir};
-use crate::file::File;
 use crate::fs::{self, FuseFs};
-use crate::map::Pages;
+use crate::pages::Pages;
 use crate::wire::{self, AttrOut, EntryOut, Room, fattr, init, op};
-use abi::stat::{Attr, StatFs};
-use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
+use abi::stat::Attr;
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use lock_order::{Mutex, rank};
-use rights::mode::MAY_EXEC;
-use rights::{Credentials, Perm};
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use vfs::attach::Attachments;
-use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, TimeSet, XattrInode};
+use vfs::{Caller, InodeRef, Internal};
 use zerocopy::FromBytes;
 
 /// O_LARGEFILE, which daemons see in the flags of every open file.
 const O_LARGEFILE: i32 = 0o100000;
-/// Longest text of a symbolic link, and its NUL.
-const LINK_MAX: usize = 4096;
 
-/// What is known of a node.
-struct ParameterSpec {
-    attr: Attr,
+/// The attributes of a node that were received last.
+pub(crate) struct AttrCache {
+    pub attr: Attr,
     /// Until when; `None` when the daemon has to be asked.
-    until: Option<Instant>,
+    pub until: Option<Instant>,
     /// Look-ups that the daemon counts.
-    lookups: u64,
+    pub lookups: u64,
     /// When it was written, if the daemon leaves times to the kernel and was not told.
-    written: Option<Timespec>,
+    pub written: Option<Timespec>,
 }
 
 /// A node.
 pub(crate) struct Node {
-    me: Weak<Node>,
+    pub me: Weak<Node>,
     pub fs: Arc<FuseFs>,
     pub nodeid: u64,
-    generation: u64,
-    kind: u32,
-    known: Mutex<ParameterSpec>,
+    pub generation: u64,
+    pub kind: u32,
+    pub known: Mutex<AttrCache>,
     /// The daemon has given its number to something else: it can be used no more.
     pub bad: AtomicBool,
-    attachments: Attachments,
+    pub attachments: Attachments,
     pub pages: Mutex<Option<Arc<Pages>>>,
     /// Held during a write at the end; a thread that waits for it can be killed.
     pub appending: Mutex<(), { rank::DIRECTORY }>,
@@ -67,7 +65,7 @@ impl Node {
             nodeid,
             generation,
             kind: attr.file_type(),
-            known: Mutex::new(ParameterSpec { attr, until, lookups: 1, written: None }),
+            known: Mutex::new(AttrCache { attr, until, lookups: 1, written: None }),
             bad: AtomicBool::new(false),
             attachments: Attachments::default(),
             pages: Mutex::default(),
@@ -103,7 +101,7 @@ impl Node {
     }
 
     /// EACCES for callers that the mount does not admit.
-    fn admitted(&self, cx: &dyn Caller) -> Result<()> {
+    pub fn admitted(&self, cx: &dyn Caller) -> Result<()> {
         if self.fs.conn.admits(&cx.creds()) { Ok(()) } else { Err(Errno::EACCES) }
     }
 
@@ -147,7 +145,7 @@ impl Node {
     }
 
     /// Takes attributes from an answer. EIO for those of another type, with which it can be used no more.
-    fn take(&self, body: &[u8]) -> Result<()> {
+    pub fn take(&self, body: &[u8]) -> Result<()> {
         let (out, _) = wire::decode::<AttrOut>(body)?;
         let attr = self.fs.attr(&out.attr).ok().filter(|attr| attr.file_type() == self.kind);
         let Some(attr) = attr else {
@@ -216,6 +214,40 @@ impl Node {
             Err(e) => Err(e),
         }
     }
+
+    /// Tells the daemon that an open file is closed: FUSE_RELEASE, FUSE_RELEASEDIR.
+    pub fn release(&self, opcode: u32, fh: u64, flags: i32) {
+        let body = wire::ReleaseIn { fh, flags: shown_flags(flags), release_flags: 0, lock_owner: 0 };
+        self.fs.conn.tell(Call::new(opcode, self.nodeid, &body, Room::NONE));
+    }
+
+    /// The bytes of a file that is mapped.
+    pub fn mapped_pages(&self) -> Option<Arc<Pages>> {
+        self.pages.lock().clone()
+    }
+
+    /// New mappings have to read everything again.
+    pub fn forget_pages(&self) {
+        if let Some(pages) = self.mapped_pages() {
+            pages.forget();
+        }
+    }
+
+    /// Something was written to the file: mappings show it.
+    pub fn write_pages(&self, cx: &dyn Caller, at: u64, bytes: &[u8]) {
+        let Some(pages) = self.mapped_pages() else { return };
+        if pages.write(&Internal::new(cx.vfs()), at, bytes).is_err() {
+            pages.forget();
+        }
+    }
+
+    /// The file has another size.
+    pub fn resize_pages(&self, cx: &dyn Caller) {
+        let Some(pages) = self.mapped_pages() else { return };
+        if pages.resize(&Internal::new(cx.vfs()), self.size()).is_err() {
+            pages.forget();
+        }
+    }
 }
 
 /// Flags of open(2) as a daemon sees them.
@@ -231,260 +263,9 @@ impl Drop for Node {
     }
 }
 
-impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn fs(&self) -> Arc<dyn FileSystem> {
-        self.fs.clone()
-    }
-    fn attr(&self) -> Result<Attr> {
-        self.live()?;
-        Ok(self.known.lock().attr)
-    }
-    fn kind(&self) -> u32 {
-        self.kind
-    }
-    fn perm(&self) -> Result<Perm> {
-        let a = self.attr()?;
-        // The daemon decides about deleting in a sticky directory, unless the kernel decides everything.
-        let hidden = if self.fs.conn.terms.default_permissions { 0 } else { 0o1000 };
-        Ok(Perm { mode: a.mode & !hidden, uid: a.uid, gid: a.gid })
-    }
-    fn attachments(&self) -> Option<&Attachments> {
-        Some(&self.attachments)
-    }
-    fn refresh(&self, cx: &dyn Caller) -> Result<()> {
-        self.admitted(cx)?;
-        self.update(cx)
-    }
-    fn refresh_access(&self, cx: &dyn Caller) -> Result<()> {
-        let t = &self.fs.conn.terms;
-        if !(t.default_permissions || self.kind == S_IFREG) || self.admitted(cx).is_err() {
-            return Ok(());
-        }
-        self.update(cx)
-    }
-    fn judges(&self, creds: &Credentials, mask: u32) -> Option<Result<()>> {
-        if !self.fs.conn.admits(creds) {
-            return Some(Err(Errno::EACCES));
-        }
-        if self.fs.conn.terms.default_permissions {
-            return None;
-        }
-        let runs = mask & MAY_EXEC != 0 && self.kind == S_IFREG;
-        let denied = runs && self.known.lock().attr.mode & 0o111 == 0;
-        Some(if denied { Err(Errno::EACCES) } else { Ok(()) })
-    }
-    fn judges_changes(&self) -> bool {
-        !self.fs.conn.terms.default_permissions
-    }
-    fn keeps_umask(&self) -> bool {
-        self.fs.conn.agreed().flags & init::DONT_MASK != 0
-    }
-    fn ask_access(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
-        let conn = &self.fs.conn;
-        if conn.terms.default_permissions || conn.lacks(op::ACCESS) {
-            return Ok(());
-        }
-        let body = wire::AccessIn { mask: mask & 7, padding: 0 };
-        match self.call(cx, Call::new(op::ACCESS, self.nodeid, &body, Room::NONE)) {
-            Err(Errno::ENOSYS) => {
-                conn.set_lacks(op::ACCESS);
-                Ok(())
-            }
-            done => done.map(drop),
-        }
-    }
-    fn statfs(&self, cx: &dyn Caller) -> Result<StatFs> {
-        if self.admitted(cx).is_err() {
-            return self.fs.statfs();
-        }
-        let answer = self.call(cx, self.bare(op::STATFS, Room::of::<wire::StatfsOut>()))?;
-        let (s, _) = wire::decode::<wire::StatfsOut>(&answer)?;
-        Ok(StatFs {
-            f_type: fs::MAGIC,
-            f_bsize: s.bsize.into(),
-            f_blocks: s.blocks,
-            f_bfree: s.bfree,
-            f_bavail: s.bavail,
-            f_files: s.files,
-            f_ffree: s.ffree,
-            f_namelen: s.namelen.into(),
-            f_frsize: s.frsize.into(),
-            ..StatFs::default()
-        })
-    }
-    fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        self.admitted(cx)?;
-        let ns = &self.fs.conn.terms.user_ns;
-        let mut body = wire::SetattrIn::default();
-        if let Some(mode) = set.mode {
-            body.valid |= fattr::MODE;
-            body.mode = self.kind | mode & 0o7777;
-        }
-        if let Some(uid) = set.uid {
-            body.valid |= fattr::UID;
-            body.uid = ns.user_here(uid).ok_or(Errno::EOVERFLOW)?;
-        }
-        if let Some(gid) = set.gid {
-            body.valid |= fattr::GID;
-            body.gid = ns.group_here(gid).ok_or(Errno::EOVERFLOW)?;
-        }
-        if let Some(size) = set.size {
-            body.valid |= fattr::SIZE;
-            body.size = size;
-        }
-        let at = |time: TimeSet| match time {
-            TimeSet::Now => hostsys::fs::now(),
-            TimeSet::At(time) => time,
-        };
-        if let Some(time) = set.atime {
-            body.valid |= fattr::ATIME | if time == TimeSet::Now { fattr::ATIME_NOW } else { 0 };
-            (body.atime, body.atimensec) = (at(time).sec as u64, at(time).nsec as u32);
-        }
-        if let Some(time) = set.mtime {
-            body.valid |= fattr::MTIME | if time == TimeSet::Now { fattr::MTIME_NOW } else { 0 };
-            (body.mtime, body.mtimensec) = (at(time).sec as u64, at(time).nsec as u32);
-        }
-        let answer = self.call(cx, Call::new(op::SETATTR, self.nodeid, &body, Room::of::<AttrOut>()))?;
-        self.take(&answer)?;
-        if set.size.is_some() {
-            self.resize_pages(cx);
-        }
-        Ok(())
-    }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        if self.kind != S_IFDIR {
-            return Err(Errno::ENOTDIR);
-        }
-        self.live()?;
-        if let Some(kept) = self.fs.kept(self.nodeid, name) {
-            return Ok(kept.ok_or(Errno::ENOENT)?);
-        }
-        let answer = self.call(cx, self.bare(op::LOOKUP, Room::of::<EntryOut>()).name(name));
-        let answer = answer.inspect_err(|_| drop(self.fs.forget_name(self.nodeid, name)))?;
-        let (entry, _) = wire::decode::<EntryOut>(&answer)?;
-        if entry.nodeid == 0 {
-            self.fs.keep(self.nodeid, name, None, &entry);
-            return Err(Errno::ENOENT);
-        }
-        let node = self.fs.node(&entry)?;
-        self.fs.keep(self.nodeid, name, Some(node.clone()), &entry);
-        Ok(node)
-    }
-    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
-        self.live()?;
-        let node = self.me.upgrade().ok_or(Errno::EIO)?;
-        let dir = self.kind == S_IFDIR;
-        let (opened, told) = self.open_handle(cx, flags, dir)?;
-        if dir {
-            return Ok(Arc::new(OpenDir::new(node, opened.fh, told, flags)));
-        }
-        Ok(Arc::new(File::new(node, opened, told, flags)))
-    }
-    fn as_dir(&self) -> Option<&dyn DirInode> {
-        (self.kind == S_IFDIR).then_some(self)
-    }
-    fn as_link(&self) -> Option<&dyn LinkInode> {
-        (self.kind == S_IFLNK).then_some(self)
-    }
-    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
-        Some(self)
-    }
-}
-
-impl LinkInode for Node {
-    fn link_text(&self, _cx: &dyn Caller) -> Option<Vec<u8>> {
-        None
-    }
-    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
-        let mut text = self.call(cx, self.bare(op::READLINK, Room::up_to(LINK_MAX - 1)))?;
-        let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
-        text.truncate(end);
-        Ok(text)
-    }
-}
-
-impl DirInode for Node {
-    fn create(
-        &self,
-        cx: &dyn Caller,
-        name: &[u8],
-        node: &vfs::NewNode,
-        mode: u32,
-        _uid: u32,
-        _gid: u32,
-    ) -> Result<InodeRef> {
-        Ok(dir::create(self, cx, name, node, mode)?)
-    }
-    fn create_open(
-        &self,
-        cx: &dyn Caller,
-        name: &[u8],
-        mode: u32,
-        flags: i32,
-    ) -> Option<Result<(InodeRef, Arc<dyn FileOps>)>> {
-        dir::create_open(self, cx, name, mode, flags)
-    }
-    fn link(&self, cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
-        dir::link(self, cx, name, Node::of(target)?)
-    }
-    fn unlink(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
-        dir::remove(self, cx, name, op::UNLINK)
-    }
-    fn rmdir(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
-        dir::remove(self, cx, name, op::RMDIR)
-    }
-    fn rename(
-        &self,
-        cx: &dyn Caller,
-        name: &[u8],
-        new_dir: &InodeRef,
-        new_name: &[u8],
-        flags: u32,
-    ) -> Result<()> {
-        dir::rename(self, cx, name, Node::of(new_dir)?, new_name, flags)
-    }
-}
-
-impl XattrInode for Node {
-    fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
-        let most = namei::xattr::SIZE_MAX;
-        let body = wire::GetxattrIn { size: most as u32, padding: 0 };
-        self.optional(cx, Call::new(op::GETXATTR, self.nodeid, &body, Room::up_to(most)).name(name))
-    }
-    fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
-        let body = wire::SetxattrIn { size: value.len() as u32, flags: flags as u32 };
-        let call = Call::new(op::SETXATTR, self.nodeid, &body, Room::NONE).name(name).bytes(value);
-        self.optional(cx, call)?;
-        self.expire();
-        Ok(())
-    }
-    fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
-        let most = namei::xattr::LIST_MAX;
-        let body = wire::GetxattrIn { size: most as u32, padding: 0 };
-        let call = Call::new(op::LISTXATTR, self.nodeid, &body, Room::up_to(most));
-        let list = self.optional(cx, call)?;
-        let Some((0, names)) = list.split_last() else {
-            return if list.is_empty() { Ok(Vec::new()) } else { Err(Errno::EIO) };
-        };
-        let names: Vec<Vec<u8>> = names.split(|&b| b == 0).map(<[u8]>::to_vec).collect();
-        if names.iter().any(Vec::is_empty) { Err(Errno::EIO) } else { Ok(names) }
-    }
-    fn chown_drops_capabilities(&self) -> bool {
-        true
-    }
-    fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
-        self.optional(cx, self.bare(op::REMOVEXATTR, Room::NONE).name(name))?;
-        self.expire();
-        Ok(())
-    }
-}
-
 impl Node {
     /// A request about extended attributes, which a daemon need not know.
-    fn optional(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
+    pub fn optional(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
         self.admitted(cx)?;
         let opcode = call.opcode;
         if self.fs.conn.lacks(opcode) {

@@ -1,8 +1,7 @@
 //! Open regular files.
 
 use crate::fs::Mode;
-use crate::node::Node;
-use crate::standing::Quiet;
+use crate::node::{Node, Quiet};
 use crate::watches::Coherence;
 use abi::stat::Attr;
 use abi::{Errno, Result};

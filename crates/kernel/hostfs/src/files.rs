@@ -4,9 +4,8 @@
 
 use crate::fd_cache::FdCache;
 use crate::fs::HostFs;
-use crate::names::Listings;
+use crate::node::{Listings, Views};
 use crate::poller::Poller;
-use crate::views::Views;
 use crate::warm::Warm;
 use crate::watches::Watches;
 use abi::Result;

@@ -1,4 +1,8 @@
 //! A tree of host files.
+//!
+//! Key type: [`HostFs`], which implements `vfs::FileSystem`. Neighbours: `node` has the inodes; `files` has what all trees
+//! of a kernel share. Locks: the tables of nodes and of device numbers, leaves. A checkpoint can keep the path of the root
+//! and the mode; nodes are found again.
 
 use crate::files::HostFiles;
 use crate::node::Node;

@@ -4,9 +4,8 @@ use crate::dir::Dir;
 use crate::fifo::Fifo;
 use crate::file::File;
 use crate::fs::Mode;
-use crate::names::Change;
-use crate::node::{Node, same_link};
-use crate::unix;
+use crate::node::{Change, Node, same_link};
+use crate::unix::{self, TreeSockets};
 use crate::watches::Coherence;
 use abi::stat::Attr;
 use abi::stat::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
@@ -285,7 +284,7 @@ impl Inode for Node {
         if creds.euid != 0 || creds.fsuid != 0 {
             return Some(Err(Errno::EACCES));
         }
-        Some(unix::connect(sockets, self, kind, queue))
+        Some(self.connect_outside(sockets, kind, queue))
     }
     fn attachments(&self) -> Option<&Attachments> {
         Some(Node::attachments(self))
@@ -304,6 +303,20 @@ impl Inode for Node {
     }
     fn as_acls(&self) -> Option<&dyn AclInode> {
         Some(self)
+    }
+}
+
+impl Node {
+    /// Connects to the socket that this node is.
+    fn connect_outside(
+        &self,
+        sockets: &TreeSockets,
+        kind: i32,
+        queue: &WaitQueue,
+    ) -> Result<Arc<dyn OutsideSocket>> {
+        // Confirmed just now: it may have another place, or none.
+        self.current()?;
+        unix::connect(sockets, &self.path()?, kind, || self.fs.home.poller(), queue)
     }
 }
 

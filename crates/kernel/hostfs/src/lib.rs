@@ -13,7 +13,6 @@
 
 #![forbid(unsafe_code)]
 
-mod acls;
 mod dir;
 mod fd_cache;
 mod fifo;
@@ -22,15 +21,12 @@ mod files;
 mod fs;
 mod import;
 mod inode;
-mod names;
 mod node;
 mod poller;
-mod standing;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod unix;
-mod views;
 mod warm;
 mod watches;
 

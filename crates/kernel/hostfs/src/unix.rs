@@ -7,8 +7,7 @@
 //! Lock rank: the gofer's socket is a leaf. One request is on its way at a time, and the gofer waits for nothing before
 //! it answers. A checkpoint cannot keep a connection.
 
-use crate::node::Node;
-use crate::poller::Watch;
+use crate::poller::{Poller, Watch};
 use abi::{Errno, Result};
 use hostsys::{fs as host, net};
 use lock_order::Mutex;
@@ -73,18 +72,17 @@ pub struct TreeSockets {
     pub tree: u32,
 }
 
-/// Connects to the socket `node`. `queue` hears of its readiness.
+/// Connects to the socket at `path` below the tree's root. `queue` hears of its readiness from the thread that `poller`
+/// returns.
 pub(crate) fn connect(
     sockets: &TreeSockets,
-    node: &Node,
+    path: &[u8],
     kind: i32,
+    poller: impl FnOnce() -> Result<Arc<Poller>>,
     queue: &WaitQueue,
 ) -> Result<Arc<dyn OutsideSocket>> {
-    // Confirmed just now: it may have another place, or none.
-    node.current()?;
-    let path = node.path()?;
-    let (fd, owner) = sockets.gofer.connect(&Connect { tree: sockets.tree, kind, path: &path })?;
-    let watch = node.fs.home.poller()?.watch(&fd, queue)?;
+    let (fd, owner) = sockets.gofer.connect(&Connect { tree: sockets.tree, kind, path })?;
+    let watch = poller()?.watch(&fd, queue)?;
     Ok(Arc::new(Connection { fd, owner, watch }))
 }
 

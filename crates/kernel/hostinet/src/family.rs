@@ -1,10 +1,9 @@
 //! socket(2): the kinds of sockets that exist.
 
 use crate::gofer::NetGofer;
+use crate::shared::Shared;
 use crate::sock::HostSocket;
 use abi::{Errno, Result};
-use hostfs::Poller;
-use lock_order::{Mutex, rank};
 use netproto::{Domain, Kind, Request};
 use socket::family::Family;
 use socket::{NetNamespace, SocketOps};
@@ -13,23 +12,6 @@ use vfs::Caller;
 
 /// IPPROTO_MAX.
 const IPPROTO_MAX: i32 = 263;
-
-/// What both families share.
-pub(crate) struct Shared {
-    pub(crate) gofer: NetGofer,
-    poller: Mutex<Option<Arc<Poller>>, { rank::HOST_POLLER }>,
-}
-
-impl Shared {
-    /// The thread that watches the sockets, started with the first one.
-    pub(crate) fn poller(&self) -> Result<Arc<Poller>> {
-        let mut poller = self.poller.lock();
-        match &*poller {
-            Some(poller) => Ok(poller.clone()),
-            None => Ok(poller.insert(Poller::start()?).clone()),
-        }
-    }
-}
 
 /// AF_INET or AF_INET6.
 pub struct HostFamily {
@@ -40,7 +22,7 @@ pub struct HostFamily {
 impl HostFamily {
     /// Both families, IPv4 first, of one kernel.
     pub fn pair(gofer: NetGofer) -> [Arc<HostFamily>; 2] {
-        let shared = Arc::new(Shared { gofer, poller: Mutex::default() });
+        let shared = Arc::new(Shared::new(gofer));
         [Domain::V4, Domain::V6].map(|domain| Arc::new(HostFamily { shared: shared.clone(), domain }))
     }
 }

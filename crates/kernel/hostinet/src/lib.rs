@@ -17,7 +17,9 @@ mod names;
 mod options;
 mod recv;
 mod send;
+mod shared;
 mod sock;
+mod socket_ops;
 
 pub use family::HostFamily;
 pub use gofer::NetGofer;

@@ -1,7 +1,7 @@
 //! Sockets to the name servers that the network gofer replaces. Datagrams to them and back go over a pair of sockets
 //! and carry the server's address.
 
-use crate::family::Shared;
+use crate::shared::Shared;
 use abi::{Errno, Result};
 use hostfs::Watch;
 use hostsys::{fs, net};

@@ -1,5 +1,6 @@
 //! Open files: text snapshots and directories.
 
+use crate::changes::Changes;
 use crate::entry::{At, Child, What};
 use crate::fs::Node;
 use crate::snapshot::Slot;
@@ -23,14 +24,6 @@ pub(crate) struct TextOps {
     snapshot: Arc<Slot>,
     /// Of files that tell of changes.
     watch: Option<Box<dyn Changes>>,
-}
-
-/// Something that poll(2) can wait for.
-pub trait Changes: Send + Sync {
-    /// Events; a change is told once.
-    fn poll(&self) -> Events;
-    /// Notified on changes.
-    fn queue(&self) -> WaitQueue;
 }
 
 impl TextOps {

@@ -3,18 +3,17 @@
 //! `KernFs::nodes` remembers every inode that is in use, so that a name leads to the same inode each time; the file
 //! layer takes another inode for another file. Lock rank: leaf, and no inode is dropped under it.
 
+use crate::changes::Changes;
 use crate::entry::{At, Child, Entry, Target, What};
-use crate::file::{Changes, DirOps, TextOps};
 use crate::proc::Proc;
 use crate::snapshot::Snapshots;
-use abi::stat::{Attr, StatFs};
+use abi::stat::StatFs;
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use lock_order::Mutex;
 use mm::Mm;
 use pid::PidNamespace;
 use rights::Perm;
-use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -23,9 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use task::Kernel;
 use vfs::attach::Attachments;
-use vfs::{
-    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile, Path, SetAttr,
-};
+use vfs::{Caller, FileSystem, InodeRef};
 
 /// What one type of file system does in its own way.
 pub trait FsType: Send + Sync {
@@ -88,12 +85,12 @@ pub struct KernFs {
     pub kernel: Arc<Kernel>,
     /// The PID namespace that it shows processes of.
     pub pids: Arc<PidNamespace>,
-    fs_type: &'static dyn FsType,
-    dev: u64,
-    me: Weak<KernFs>,
-    nodes: Mutex<HashMap<u64, Weak<Node>>>,
+    pub(crate) fs_type: &'static dyn FsType,
+    pub(crate) dev: u64,
+    pub(crate) me: Weak<KernFs>,
+    pub(crate) nodes: Mutex<HashMap<u64, Weak<Node>>>,
     /// What open files hold.
-    snapshots: Snapshots,
+    pub(crate) snapshots: Snapshots,
 }
 
 impl KernFs {
@@ -111,7 +108,13 @@ impl KernFs {
     }
 
     /// The inode with this key, made now if none is in use.
-    fn node(&self, key: u64, entry: &'static Entry, proc: Option<Arc<Proc>>, n: i64) -> Result<Arc<Node>> {
+    pub(crate) fn node(
+        &self,
+        key: u64,
+        entry: &'static Entry,
+        proc: Option<Arc<Proc>>,
+        n: i64,
+    ) -> Result<Arc<Node>> {
         let fs = self.me.upgrade().ok_or(Errno::EIO)?;
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into();
         let new = Arc::new(Node { fs, key, entry, proc, n, born, attachments: Attachments::default() });
@@ -159,13 +162,13 @@ const KEY_SHIFT: u32 = 20;
 
 /// An inode.
 pub struct Node {
-    fs: Arc<KernFs>,
-    key: u64,
-    entry: &'static Entry,
-    proc: Option<Arc<Proc>>,
-    n: i64,
-    born: Timespec,
-    attachments: Attachments,
+    pub(crate) fs: Arc<KernFs>,
+    pub(crate) key: u64,
+    pub(crate) entry: &'static Entry,
+    pub(crate) proc: Option<Arc<Proc>>,
+    pub(crate) n: i64,
+    pub(crate) born: Timespec,
+    pub(crate) attachments: Attachments,
 }
 
 impl Drop for Node {
@@ -236,11 +239,11 @@ impl Node {
         }
     }
 
-    fn ino(&self) -> u64 {
+    pub(crate) fn ino(&self) -> u64 {
         self.key >> KEY_SHIFT
     }
 
-    fn file_type(&self) -> u32 {
+    pub(crate) fn file_type(&self) -> u32 {
         match self.entry.what {
             What::Dir(..) => libc::S_IFDIR,
             What::Text(..) | What::Special(_) => libc::S_IFREG,
@@ -255,7 +258,7 @@ impl Node {
         h.finish().max(ROOT_KEY << 1)
     }
 
-    fn child(&self, c: Child) -> Result<Arc<Node>> {
+    pub(crate) fn child(&self, c: Child) -> Result<Arc<Node>> {
         let proc = c.proc.or_else(|| self.proc.clone());
         self.fs.node(self.child_key(c.entry, proc.as_ref(), c.n), c.entry, proc, c.n)
     }
@@ -276,7 +279,7 @@ impl Node {
         Child { entry: e, proc: None, n: self.n }
     }
 
-    fn real_perm(&self) -> Perm {
+    pub(crate) fn real_perm(&self) -> Perm {
         let at = self.at(None);
         let mode = match (&self.entry.what, self.entry.mode) {
             (What::Magic(_), 0) => self.fs.fs_type.magic_mode(&at),
@@ -290,7 +293,7 @@ impl Node {
     }
 
     /// Descriptor directories are open to their own process whatever its credentials became.
-    fn check_own(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
+    pub(crate) fn check_own(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
         let Some(p) = self.proc.as_ref().filter(|_| self.is_own_dir()) else { return Ok(()) };
         if p.group.tgid == cx.pid() {
             return Ok(());
@@ -298,11 +301,11 @@ impl Node {
         rights::mode::allowed(&cx.creds(), &self.real_perm(), mask)
     }
 
-    fn is_own_dir(&self) -> bool {
+    pub(crate) fn is_own_dir(&self) -> bool {
         self.entry.mode == 0o500 && matches!(self.entry.what, What::Dir(..))
     }
 
-    fn target(&self, cx: &dyn Caller) -> Option<Result<Target>> {
+    pub(crate) fn target(&self, cx: &dyn Caller) -> Option<Result<Target>> {
         let What::Magic(to) = self.entry.what else { return None };
         let at = self.at(Some(cx));
         let go = || {
@@ -310,168 +313,5 @@ impl Node {
             to(&at)
         };
         Some(go())
-    }
-}
-
-impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn fs(&self) -> Arc<dyn FileSystem> {
-        self.fs.clone()
-    }
-    fn kind(&self) -> u32 {
-        self.file_type()
-    }
-    fn attr(&self) -> Result<Attr> {
-        let p = self.real_perm();
-        let at = self.at(None);
-        let (mut nlink, mut size) = (1, 0);
-        match &self.entry.what {
-            What::Dir(entries, names) => {
-                let subdirs = entries.iter().filter(|e| matches!(e.what, What::Dir(..))).count();
-                nlink = 2 + subdirs as u64 + names.map_or(0, |n| n.subdirs(&at));
-                size = names.map_or(0, |n| n.size(&at));
-            }
-            What::Magic(_) if self.entry.mode == 0 => size = 64,
-            What::Text(..) => size = self.fs.fs_type.text_size(),
-            _ => {}
-        }
-        Ok(Attr {
-            dev: self.fs.dev,
-            ino: self.ino(),
-            mode: p.mode,
-            nlink,
-            uid: p.uid,
-            gid: p.gid,
-            size,
-            blksize: self.fs.fs_type.block_size(),
-            atime: self.born,
-            mtime: self.born,
-            ctime: self.born,
-            ..Attr::default()
-        })
-    }
-    fn perm(&self) -> Result<Perm> {
-        let p = self.real_perm();
-        // See `open`.
-        if self.fs.fs_type.judges_writers(self) {
-            return Ok(Perm { mode: p.mode | 0o222, ..p });
-        }
-        // See `check_own`.
-        Ok(if self.is_own_dir() { Perm { mode: p.mode | 0o555, ..p } } else { p })
-    }
-    fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() { Err(Errno::EPERM) } else { Ok(()) }
-    }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        let What::Dir(entries, names) = &self.entry.what else { return Err(Errno::ENOTDIR) };
-        self.check_own(cx, rights::mode::MAY_EXEC)?;
-        let at = self.at(Some(cx));
-        if let Some(p) = self.proc.as_ref()
-            && !p.exists(&self.fs.kernel)
-        {
-            return Err(if self.process().is_some() { Errno::ESRCH } else { Errno::ENOENT });
-        }
-        if let Some(e) = entries.iter().find(|e| e.name.as_bytes() == name) {
-            return Ok(self.child(self.table_child(e))?);
-        }
-        match names {
-            Some(n) => Ok(self.child(n.find(&at, name)?)?),
-            None => Err(Errno::ENOENT),
-        }
-    }
-    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
-        let at = self.at(Some(cx));
-        let me = || self.fs.node(self.key, self.entry, self.proc.clone(), self.n);
-        match &self.entry.what {
-            What::Dir(..) => {
-                self.check_own(cx, rights::mode::MAY_READ)?;
-                Ok(Arc::new(DirOps(me()?)))
-            }
-            What::Text(_, write) => {
-                let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-                let fs_type = self.fs.fs_type;
-                if writes && write.is_none() && fs_type.write_error(self).is_none() {
-                    return Err(Errno::EACCES);
-                }
-                if writes && fs_type.judges_writers(self) && !fs_type.may_write(&at, cx) {
-                    rights::mode::allowed(&cx.creds(), &self.real_perm(), rights::mode::MAY_WRITE)?;
-                }
-                let bound = match self.proc {
-                    Some(_) => self.fs.fs_type.check_open(&at, self.entry, cx)?,
-                    None => None,
-                };
-                Ok(Arc::new(TextOps::new(cx, me()?, bound)))
-            }
-            What::Special(open) => open(&at, flags),
-            What::Link(_) | What::Magic(_) => Err(Errno::ELOOP),
-        }
-    }
-    fn attachments(&self) -> Option<&Attachments> {
-        Some(&self.attachments)
-    }
-    fn stays_empty(&self) -> bool {
-        matches!(self.entry.what, What::Dir([], None))
-    }
-    fn takes_mounts(&self) -> bool {
-        // What stands for a descriptor may stand for another one the next moment.
-        self.proc.is_none()
-            || !matches!(self.entry.name, "fd" | "fdinfo")
-            || matches!(self.entry.what, What::Dir(..))
-    }
-    fn as_dir(&self) -> Option<&dyn DirInode> {
-        Some(self)
-    }
-    fn as_link(&self) -> Option<&dyn LinkInode> {
-        Some(self)
-    }
-    fn as_magic_link(&self) -> Option<&dyn MagicLink> {
-        Some(self)
-    }
-}
-
-impl DirInode for Node {
-    fn create(
-        &self,
-        _cx: &dyn Caller,
-        _name: &[u8],
-        _node: &vfs::NewNode,
-        _mode: u32,
-        _uid: u32,
-        _gid: u32,
-    ) -> Result<InodeRef> {
-        Err(self.fs.fs_type.no_create())
-    }
-}
-
-impl LinkInode for Node {
-    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
-        if let What::Link(read) = self.entry.what {
-            return read(&self.at(Some(cx)));
-        }
-        match self.target(cx) {
-            Some(Ok(Target::Place(p))) => Ok(self.at(Some(cx)).show(&p)),
-            Some(Ok(Target::File(f))) => Ok(self.at(Some(cx)).show_file(&f)),
-            Some(Err(e)) => Err(e),
-            None => Err(Errno::EINVAL),
-        }
-    }
-}
-
-impl MagicLink for Node {
-    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<Path>> {
-        match self.target(cx)? {
-            Ok(Target::Place(p)) => Some(Ok(p)),
-            Ok(Target::File(f)) => f.path.clone().map(Ok),
-            Err(e) => Some(Err(e)),
-        }
-    }
-    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<OpenFile>>> {
-        match self.target(cx)? {
-            Ok(Target::File(f)) => Some(Ok(f)),
-            Ok(Target::Place(_)) => None,
-            Err(e) => Some(Err(e)),
-        }
     }
 }

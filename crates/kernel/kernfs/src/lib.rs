@@ -9,19 +9,21 @@
 
 #![forbid(unsafe_code)]
 
+mod changes;
 mod entry;
 mod file;
 mod fs;
+mod inode;
 mod masks;
 mod proc;
 mod resident;
 mod snapshot;
 
+pub use changes::Changes;
 pub use entry::{
     At, Child, Entry, Names, Open, Read, Target, What, Write, dir, empty, line, link, magic, nothing,
     parse_int, private, text, writable,
 };
-pub use file::Changes;
 pub use fs::{FsType, KernFs, Node};
 pub use masks::{all, mask_list, mask_words};
 pub use proc::Proc;

@@ -1,11 +1,12 @@
 //! The operations of add_key(2), request_key(2) and keyctl(2).
 
-use crate::holder::{DEFAULT_RING, Holder, Rings};
+use crate::holder::{DEFAULT_RING, Holder, Who};
 use crate::key::{Index, Kind, Payload, Serial, need};
 use crate::lookup::{For, FoundKey};
 use crate::quota::Setting;
+use crate::rings::Rings;
 use crate::search::{SearchTarget, States, allows};
-use crate::store::{Keys, NewKey, Store, Who};
+use crate::store::{Keys, NewKey, Store};
 use abi::{Errno, Result};
 use rights::Cap;
 use std::time::Duration;

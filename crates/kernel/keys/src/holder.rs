@@ -1,21 +1,48 @@
 //! The keyrings of a thread.
 
-use crate::key::{Serial, need};
-use crate::store::{Keys, NewKey, Store, Who};
+use crate::key::{Owner, Serial, need};
+use crate::rings::Rings;
+use crate::store::{Keys, NewKey, Store};
 use abi::{Errno, Result};
+use rights::Credentials;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// What request_key(2) links a new key to when it is not told, KEYCTL_SET_REQKEY_KEYRING.
 pub(crate) const DEFAULT_RING: i32 = 0;
 
-/// Keyrings that a thread holds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rings {
-    pub(crate) thread: Option<Serial>,
-    pub(crate) process: Option<Serial>,
-    pub(crate) session: Option<Serial>,
-    pub(crate) destination: i32,
+/// The caller.
+#[derive(Clone, Copy)]
+pub struct Who<'a> {
+    /// With these credentials.
+    pub creds: &'a Credentials,
+    /// With these keyrings.
+    pub holder: &'a Holder,
+    /// At this moment.
+    pub now: Instant,
+}
+
+impl<'a> Who<'a> {
+    /// A thread, now.
+    pub fn new(creds: &'a Credentials, holder: &'a Holder) -> Who<'a> {
+        Who { creds, holder, now: Instant::now() }
+    }
+
+    /// The owner of what it makes.
+    pub(crate) fn owner(&self) -> Owner {
+        (self.creds.user_ns.inum(), self.creds.fsuid)
+    }
+
+    /// The number of a user in the caller's user namespace, for names of keyrings; -1 without a number there.
+    pub(crate) fn number_of(&self, uid: u32) -> u32 {
+        self.creds.user_ns.user_here(uid).unwrap_or(u32::MAX)
+    }
+
+    /// The user that owns the keyrings in use.
+    pub(crate) fn user(&self) -> Owner {
+        (self.creds.user_ns.inum(), self.creds.uid)
+    }
 }
 
 /// The guard of a thread's keyrings: what it names lives until it goes. Most threads name none, which costs nothing.
@@ -32,7 +59,7 @@ impl Holder {
     }
 
     /// What clone(2) gives to a new thread; of another process the session's keyring alone.
-    pub fn inherited(&self, creds: &rights::Credentials, thread: bool) -> Holder {
+    pub fn inherited(&self, creds: &Credentials, thread: bool) -> Holder {
         let new = Holder::new(&self.keys);
         if self.id.load(Ordering::Relaxed) == 0 {
             return new;

@@ -10,19 +10,21 @@
 
 #![forbid(unsafe_code)]
 
+mod charge;
 mod control;
 mod holder;
 mod key;
 mod link;
 mod lookup;
 mod quota;
+mod rings;
 mod search;
 mod show;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub use holder::Holder;
+pub use holder::{Holder, Who};
 pub use key::{DESCRIPTION_MAX, Kind, PAYLOAD_MAX, Serial};
 pub use quota::Setting;
-pub use store::{Keys, Who};
+pub use store::Keys;

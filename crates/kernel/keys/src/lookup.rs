@@ -1,9 +1,10 @@
 //! From the number in a system call to a key.
 
-use crate::holder::Rings;
+use crate::holder::Who;
 use crate::key::{Serial, need};
+use crate::rings::Rings;
 use crate::search::allows;
-use crate::store::{Store, Who};
+use crate::store::Store;
 use abi::{Errno, Result};
 
 const THREAD: i32 = -1;

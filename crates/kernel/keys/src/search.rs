@@ -1,7 +1,8 @@
 //! Permissions, possession, and looking for a key in keyrings and the keyrings in those.
 
+use crate::holder::Who;
 use crate::key::{Index, Key, Payload, Serial, need};
-use crate::store::{Store, Who};
+use crate::store::Store;
 use abi::{Errno, Result};
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! /proc/keys and /proc/key-users.
 
+use crate::holder::Who;
 use crate::key::{Key, Kind, Payload, Serial, need};
 use crate::search::allows;
-use crate::store::{Keys, Who};
+use crate::store::Keys;
 use std::time::Instant;
 
 impl Keys {

@@ -1,50 +1,16 @@
 //! The table of all keys, and the references that keep a key alive.
 
-use crate::holder::{Holder, Rings};
 use crate::key::{Key, Kind, Owner, Payload, Serial};
 use crate::quota::{Setting, Totals, User, defaults};
+use crate::rings::Rings;
 use abi::{Errno, Result};
 use lock_order::Mutex;
-use rights::Credentials;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The keys of a kernel.
 pub struct Keys(pub(crate) Mutex<Store>);
-
-/// The caller.
-#[derive(Clone, Copy)]
-pub struct Who<'a> {
-    /// With these credentials.
-    pub creds: &'a Credentials,
-    /// With these keyrings.
-    pub holder: &'a Holder,
-    /// At this moment.
-    pub now: Instant,
-}
-
-impl<'a> Who<'a> {
-    /// A thread, now.
-    pub fn new(creds: &'a Credentials, holder: &'a Holder) -> Who<'a> {
-        Who { creds, holder, now: Instant::now() }
-    }
-
-    /// The owner of what it makes.
-    pub(crate) fn owner(&self) -> Owner {
-        (self.creds.user_ns.inum(), self.creds.fsuid)
-    }
-
-    /// The number of a user in the caller's user namespace, for names of keyrings; -1 without a number there.
-    pub(crate) fn number_of(&self, uid: u32) -> u32 {
-        self.creds.user_ns.user_here(uid).unwrap_or(u32::MAX)
-    }
-
-    /// The user that owns the keyrings in use.
-    pub(crate) fn user(&self) -> Owner {
-        (self.creds.user_ns.inum(), self.creds.uid)
-    }
-}
 
 /// What is behind the lock.
 pub(crate) struct Store {

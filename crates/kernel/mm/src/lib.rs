@@ -16,6 +16,7 @@
 mod grow;
 mod locked;
 mod map;
+mod mbind;
 mod mmap;
 mod ops;
 mod policy;
@@ -24,6 +25,7 @@ mod rewrite;
 mod seal;
 mod spaces;
 mod traced;
+mod twin_map;
 mod undo;
 mod users;
 

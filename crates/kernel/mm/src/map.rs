@@ -1,7 +1,7 @@
 //! The record of mappings as an interval map, without any host call.
 
 use crate::policy::Policy;
-use crate::rewrite::TwinMap;
+use crate::twin_map::TwinMap;
 use abi::{Errno, PAGE_SIZE, Result};
 use files::MappedFile;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,6 +114,17 @@ const MAX_TWINS: usize = 64;
 struct Packed {
     from: u64,
     top: u64,
+}
+
+/// How to take a recorded change back; see the module `undo`.
+#[derive(Default)]
+pub(crate) struct Undo {
+    /// The range that changed.
+    pub(crate) range: (u64, u64),
+    /// What stood there.
+    pub(crate) before: Vec<Vma>,
+    /// The program break before a brk(2), which is also what that answers.
+    pub(crate) brk: Option<u64>,
 }
 
 /// All mappings of an address space, plus the brk area's bounds.

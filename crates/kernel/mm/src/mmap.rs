@@ -1,9 +1,8 @@
 //! mmap(2): the checks of the request, the file's answer, the choice of the address, and the record.
 
-use crate::map::{MemoryMap, Vma, VmaKind};
+use crate::map::{MemoryMap, Undo, Vma, VmaKind};
 use crate::ops::{MAX_MAP_COUNT, MapArgs, Mm};
 use crate::policy::Policy;
-use crate::undo::Undo;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use files::MappedFile;
 use platform::{Action, Context};

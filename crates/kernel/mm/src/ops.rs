@@ -1,11 +1,10 @@
 //! munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the host call
 //! executed by the calling guest thread, then the record. mmap(2) is in `mmap`.
 
-use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Vma, VmaKind};
+use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Undo, Vma, VmaKind};
 use crate::policy::Policy;
-use crate::rewrite::Change;
 use crate::spaces::AddressSpaces;
-use crate::undo::Undo;
+use crate::twin_map::Change;
 use crate::users::Users;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use lock_order::{Mutex, rank};

@@ -3,7 +3,7 @@
 //! Only pages of private file mappings that were never writable are rewritten. Their old bytes are in the file, so
 //! dropping the page restores them. That happens before the program can write to the page or moves it.
 //!
-//! A [`TwinMap`] says that an address space maps a twin ([`text_copies`]). As long as it is *whole* all of it is as it was
+//! A [`TwinMap`](crate::twin_map::TwinMap) says that an address space maps a twin ([`text_copies`]). As long as it is *whole* all of it is as it was
 //! mapped, and calls from anywhere in it may go by way of its trampolines. Before the program changes the protection of
 //! a part, moves it, or takes some of it away, all pages but that of the trampolines are mapped from the file instead
 //! (they were never writable). Then nothing leads to the trampolines any more, and threads that are in one of them can
@@ -12,41 +12,12 @@
 use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
 use crate::ops::Mm;
 use crate::policy::Policy;
+use crate::twin_map::Change;
 use abi::PAGE_SIZE;
 use platform::{Action, Context, REWRITE_AREA, Rewrite};
-use std::sync::Arc;
-use text_copies::Image;
 
 /// What [`platform::Rewriter::rewrite`] looks at on either side of an address.
 const AROUND: u64 = 16;
-
-/// A twin in an address space.
-#[derive(Clone)]
-pub(crate) struct TwinMap {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) image: Arc<Image>,
-    /// All of it is mapped, and nothing has changed; else the last page is.
-    pub(crate) whole: bool,
-}
-
-impl TwinMap {
-    /// Where the page of the trampolines starts.
-    pub(crate) fn last_page(&self) -> u64 {
-        self.end - PAGE_SIZE
-    }
-}
-
-/// What is about to happen to a part of a mapping.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// It becomes writable, and stays readable and executable.
-    Writable,
-    /// It stays, or moves, but cannot be read and executed where it is.
-    NotText,
-    /// It goes.
-    Unmap,
-}
 
 impl Mm {
     /// Has the platform rewrite the call site before `rip` if it can. Nothing may be queued.
@@ -101,7 +72,7 @@ impl Mm {
         }
     }
 
-    /// A part of a twin's mapping is about to change: see [`TwinMap`]. The caller holds `ops`.
+    /// A part of a twin's mapping is about to change: see [`TwinMap`](crate::twin_map::TwinMap). The caller holds `ops`.
     pub(crate) fn untwin(&self, ctx: &mut dyn Context, start: u64, end: u64, change: Change) {
         let mut m = self.map.lock();
         if m.twins.is_empty() {

@@ -5,7 +5,7 @@
 
 use crate::map::TOUCHED;
 use crate::ops::Mm;
-use crate::rewrite::Change;
+use crate::twin_map::Change;
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use platform::{Action, Context};
 

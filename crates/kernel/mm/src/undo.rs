@@ -4,22 +4,11 @@
 //! a hand-off. If the host then refuses it, the record goes back to what it was. At most one change waits at a time:
 //! the next call of that thread finds it settled.
 
-use crate::map::Vma;
+use crate::map::Undo;
 use crate::ops::Mm;
 use abi::{Errno, Result};
 use platform::Context;
 use std::sync::atomic::Ordering;
-
-/// How to take a recorded change back.
-#[derive(Default)]
-pub(crate) struct Undo {
-    /// The range that changed.
-    pub(crate) range: (u64, u64),
-    /// What stood there.
-    pub(crate) before: Vec<Vma>,
-    /// The program break before a brk(2), which is also what that answers.
-    pub(crate) brk: Option<u64>,
-}
 
 impl Mm {
     /// Executes the queued actions: at the resume if no other thread is there, at once otherwise. The change has been

@@ -229,9 +229,6 @@ impl FileOps for OpenDir {
     fn as_directory(&self) -> Option<&dyn DirectoryOps> {
         Some(self)
     }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
-        Err(Errno::EISDIR)
-    }
 }
 
 impl SeekOps for OpenDir {

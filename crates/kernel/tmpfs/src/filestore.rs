@@ -9,8 +9,7 @@
 //!
 //! Locks: the map of free ranges is a leaf, under the lock of a file's content. No host call is made under it.
 
-use crate::content::PAGE;
-use abi::{Errno, Result};
+use abi::{Errno, PAGE_SIZE as PAGE, Result};
 use hostsys::fs as host;
 use hostsys::memfd::CopyArea;
 use lock_order::Mutex;

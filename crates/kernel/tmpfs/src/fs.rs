@@ -1,14 +1,23 @@
 //! A tmpfs instance: limits, inode numbers, the root.
+//!
+//! Key type: [`TmpFs`], which implements `vfs::FileSystem` for tmpfs, devtmpfs, ramfs and views of layers.
+//! Neighbours: `storage` and `limit` count what the files take; `node` has the inodes, which refer to their instance;
+//! `lower` has the traits of the layers.
+//! Locks: `options` (rank `TMPFS_CONTENT`); `root` and `orphans` are leaves.
+//! A checkpoint keeps the flavour, the options and the tree from the root.
 
 use crate::filestore::FileStore;
+use crate::limit::Limit;
 use crate::lower::{Layers, View};
-use crate::memfile::{MemFile, MemFiles};
+use crate::memfile::MemFiles;
 use crate::node::{Body, Node};
 use crate::options::Options;
+use crate::storage::Storage;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use lock_order::{Mutex, rank};
 use rights::Credentials;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::{FileSystem, InodeRef};
@@ -21,8 +30,8 @@ const UPPER_INO: u64 = 1 << 40;
 /// What an inode counts for, in bytes; extended attributes share the limit (nr_inodes).
 const INODE_SPACE: u64 = 1024;
 
-fn space_of(inodes: Option<u64>) -> u64 {
-    inodes.map_or(u64::MAX, |n| n.saturating_mul(INODE_SPACE))
+fn space_of(inodes: Option<u64>) -> Option<u64> {
+    inodes.map(|n| n.saturating_mul(INODE_SPACE))
 }
 
 /// What an instance is.
@@ -37,21 +46,12 @@ enum Flavour {
 /// An instance.
 pub struct TmpFs {
     pub(crate) dev: u64,
-    /// Where content that is mapped lives.
-    pub(crate) memory: Arc<MemFiles>,
-    /// Where all other content lives; the heap without.
-    pub(crate) store: Option<Arc<FileStore>>,
+    pub(crate) storage: Storage,
     flavour: Flavour,
     options: Mutex<Options, { rank::TMPFS_CONTENT }>,
     next_ino: AtomicU64,
-    /// Pages of data in use.
-    pages: AtomicU64,
-    max_pages: AtomicU64,
     /// Bytes that inodes and extended attributes count for.
-    space: AtomicU64,
-    max_space: AtomicU64,
-    /// Memory files with an estimated charge.
-    inexact: Mutex<Vec<Weak<MemFile>>, { rank::TMPFS_INEXACT }>,
+    pub(crate) inodes: Limit,
     root: Mutex<Option<Arc<Node>>>,
     /// Files without a name that may be in use, and may have their content below.
     pub(crate) orphans: Mutex<Vec<Weak<Node>>>,
@@ -61,7 +61,7 @@ impl TmpFs {
     /// A tmpfs with these options.
     pub fn new(memory: &Arc<MemFiles>, options: Options) -> Arc<TmpFs> {
         let fs = TmpFs::bare(memory, None, options.clone(), Flavour::Tmpfs, 1);
-        fs.space.store(INODE_SPACE, Ordering::Relaxed);
+        fs.inodes.recharge(0, INODE_SPACE);
         let root = Node::new(
             fs.clone(),
             Body::dir(None, 3),
@@ -131,16 +131,11 @@ impl TmpFs {
     ) -> Arc<TmpFs> {
         Arc::new(TmpFs {
             dev: memory.device_numbers.alloc(),
-            memory: memory.clone(),
-            store,
+            storage: Storage::new(memory, store, options.size.map(|s| s / 4096)),
             flavour,
-            max_pages: AtomicU64::new(options.size.map_or(u64::MAX, |s| s / 4096)),
-            max_space: AtomicU64::new(space_of(options.inodes)),
+            inodes: Limit::new(space_of(options.inodes)),
             options: Mutex::new(options),
             next_ino: AtomicU64::new(first_ino),
-            pages: AtomicU64::new(0),
-            space: AtomicU64::new(0),
-            inexact: Mutex::default(),
             root: Mutex::new(None),
             orphans: Mutex::default(),
         })
@@ -152,109 +147,11 @@ impl TmpFs {
 
     /// Charges one inode; ENOSPC.
     pub(crate) fn charge_inode(&self) -> Result<()> {
-        self.charge_space(INODE_SPACE)
+        self.inodes.charge(INODE_SPACE)
     }
 
     pub(crate) fn uncharge_inode(&self) {
-        self.uncharge_space(INODE_SPACE);
-    }
-
-    /// Charges bytes of what inodes and their extended attributes take; ENOSPC.
-    pub(crate) fn charge_space(&self, bytes: u64) -> Result<()> {
-        let max = self.max_space.load(Ordering::Relaxed);
-        let add = |n: u64| n.checked_add(bytes).filter(|&n| n <= max);
-        self.space
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
-            .map(drop)
-            .map_err(|_| Errno::ENOSPC)
-    }
-
-    pub(crate) fn uncharge_space(&self, bytes: u64) {
-        let sub = |n: u64| Some(n.saturating_sub(bytes));
-        let _ = self.space.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub);
-    }
-
-    /// Counts bytes without asking for room.
-    pub(crate) fn recharge_space(&self, old: u64, new: u64) {
-        let f = |n: u64| Some(n.saturating_add(new).saturating_sub(old));
-        let _ = self.space.fetch_update(Ordering::Relaxed, Ordering::Relaxed, f);
-    }
-
-    /// Whether there is a limit on inodes.
-    pub(crate) fn inodes_limited(&self) -> bool {
-        self.max_space.load(Ordering::Relaxed) != u64::MAX
-    }
-
-    /// Whether there is a limit on pages.
-    pub(crate) fn limited(&self) -> bool {
-        self.max_pages.load(Ordering::Relaxed) != u64::MAX
-    }
-
-    /// Charges pages of data; ENOSPC.
-    pub(crate) fn charge(&self, pages: u64) -> Result<()> {
-        if pages == 0 || self.try_charge(pages).is_ok() {
-            return Ok(());
-        }
-        self.settle();
-        self.try_charge(pages)
-    }
-
-    fn try_charge(&self, pages: u64) -> Result<()> {
-        let max = self.max_pages.load(Ordering::Relaxed);
-        let add = |n: u64| n.checked_add(pages).filter(|&n| n <= max);
-        self.pages
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
-            .map(drop)
-            .map_err(|_| Errno::ENOSPC)
-    }
-
-    /// Pages that may still be charged.
-    pub(crate) fn room(&self) -> u64 {
-        self.max_pages.load(Ordering::Relaxed).saturating_sub(self.pages.load(Ordering::Relaxed))
-    }
-
-    /// More is charged than the limit allows.
-    pub(crate) fn exceeded(&self) -> bool {
-        self.pages.load(Ordering::Relaxed) > self.max_pages.load(Ordering::Relaxed)
-    }
-
-    /// ENOSPC when a request is for more pages than the whole instance may have.
-    pub(crate) fn could_hold(&self, pages: u64) -> Result<()> {
-        if pages > self.max_pages.load(Ordering::Relaxed) { Err(Errno::ENOSPC) } else { Ok(()) }
-    }
-
-    /// ENOSPC when `pages` may not be charged any more, whatever is measured.
-    pub(crate) fn ensure_room(&self, pages: u64) -> Result<()> {
-        if self.room() < pages {
-            self.settle();
-        }
-        if self.room() < pages { Err(Errno::ENOSPC) } else { Ok(()) }
-    }
-
-    /// Puts a memory file on the list of those with an estimated charge.
-    pub(crate) fn to_measure(&self, file: &Arc<MemFile>) {
-        if !self.limited() {
-            return;
-        }
-        let mut list = self.inexact.lock();
-        if list.len() == list.capacity() {
-            list.retain(|w| w.strong_count() != 0);
-        }
-        list.push(Arc::downgrade(file));
-    }
-
-    /// Measures all memory files with an estimated charge.
-    pub(crate) fn settle(&self) {
-        if !self.limited() {
-            return;
-        }
-        self.inexact.lock().retain(|w| w.upgrade().is_some_and(|m| m.settle(self)));
-    }
-
-    /// Replaces a charge after the fact (content in a host file, measured).
-    pub(crate) fn recharge(&self, old: u64, new: u64) {
-        let f = |n: u64| Some((n + new).saturating_sub(old));
-        let _ = self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, f);
+        self.inodes.uncharge(INODE_SPACE);
     }
 }
 
@@ -319,13 +216,10 @@ impl FileSystem for TmpFs {
             let f_type = RAMFS_MAGIC;
             return Ok(StatFs { f_type, f_bsize: 4096, f_namelen: 255, f_frsize: 4096, ..StatFs::default() });
         }
-        self.settle();
-        let (max, used) = (self.max_pages.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed));
-        let total = if max == u64::MAX { 0 } else { max };
-        let (space, used_space) =
-            (self.max_space.load(Ordering::Relaxed), self.space.load(Ordering::Relaxed));
-        let inodes = used_space.div_ceil(INODE_SPACE);
-        let files = if space == u64::MAX { total.max(inodes) } else { space / INODE_SPACE };
+        self.storage.settle();
+        let (total, used) = (self.storage.pages.max().unwrap_or(0), self.storage.pages.used());
+        let inodes = self.inodes.used().div_ceil(INODE_SPACE);
+        let files = self.inodes.max().map_or(total.max(inodes), |space| space / INODE_SPACE);
         Ok(StatFs {
             f_type: match &self.flavour {
                 Flavour::Over(layers) => layers.magic(),
@@ -353,7 +247,7 @@ impl FileSystem for TmpFs {
     fn trim(&self) {
         let root = self.root.lock().clone();
         if let (Some(root), Flavour::Over(_)) = (root, &self.flavour) {
-            crate::lower::trim(root);
+            trim(root);
         }
     }
     fn remount(&self, text: &[u8]) -> Result<()> {
@@ -363,21 +257,47 @@ impl FileSystem for TmpFs {
         let mut o = self.options.lock();
         let mut new = o.clone();
         new.update(text)?;
-        self.settle();
+        self.storage.settle();
         let lower = |old: Option<u64>, new: Option<u64>, used: u64| match (old, new) {
             // What was without a limit has not been counted.
             (None, Some(_)) => Err(Errno::EINVAL),
             (Some(old), Some(new)) if new != old && new < used => Err(Errno::EINVAL),
             _ => Ok(()),
         };
-        lower(o.size, new.size, self.pages.load(Ordering::Relaxed).saturating_mul(4096))?;
-        lower(o.inodes, new.inodes, self.space.load(Ordering::Relaxed).div_ceil(INODE_SPACE))?;
-        self.max_pages.store(new.size.map_or(u64::MAX, |s| s / 4096), Ordering::Relaxed);
-        self.max_space.store(space_of(new.inodes), Ordering::Relaxed);
+        lower(o.size, new.size, self.storage.pages.used().saturating_mul(4096))?;
+        lower(o.inodes, new.inodes, self.inodes.used().div_ceil(INODE_SPACE))?;
+        self.storage.pages.set_max(new.size.map(|s| s / 4096));
+        self.inodes.set_max(space_of(new.inodes));
         *o = new;
         Ok(())
     }
     fn options(&self) -> String {
         self.options.lock().text.clone()
+    }
+}
+
+/// Drops nodes below `root` that are not in use and that are still as the layers have them.
+fn trim(root: Arc<Node>) {
+    let mut todo = vec![root];
+    let mut order = Vec::new();
+    // Of files with several names: under how many they are known.
+    let mut names = HashMap::new();
+    while let Some(n) = todo.pop() {
+        if let Some(d) = n.names() {
+            for n in d.lock().nodes() {
+                if n.is_dir() {
+                    todo.push(n.clone());
+                } else if n.shared_below {
+                    *names.entry(n.ino).or_insert(0) += 1;
+                }
+            }
+            order.push(n);
+        }
+    }
+    // Children come after their parents, so going backwards forgets leaves first.
+    while let Some(n) = order.pop() {
+        if let Some(d) = n.names() {
+            d.lock().forget_clean(&names);
+        }
     }
 }

@@ -1,9 +1,11 @@
-//! The inode operations.
+//! vfs's traits for nodes: attributes, names, links, extended attributes.
+//!
+//! Neighbours: `node` has the state; `open_file` has the open files. Locks: see `node`. When two directories change, vfs
+//! holds both of their own locks, so nothing here holds two at a time.
 
 use crate::content::Content;
-use crate::dir::Dir;
 use crate::lower::XattrMap;
-use crate::node::{Body, Node, Xattrs, link_pages, one_xattr_space, xattr_space};
+use crate::node::{Body, Dir, Node, Xattrs, link_pages, one_xattr_space, xattr_space};
 use crate::open_file::{DirFile, File};
 use abi::stat::Attr;
 use abi::{Errno, Result};
@@ -64,7 +66,7 @@ impl Node {
         let mut m = self.meta.lock();
         if matches!(m.xattrs, Xattrs::Lower) {
             // What came from below is there already; it counts, but is not refused.
-            self.fs.recharge_space(0, xattr_space(&loaded));
+            self.fs.inodes.recharge(0, xattr_space(&loaded));
             m.xattrs = Xattrs::Own(loaded);
         }
         match &mut m.xattrs {
@@ -76,7 +78,7 @@ impl Node {
     fn make(&self, node: &NewNode, mode: u32, uid: u32, gid: u32, nlink: u64) -> Result<Arc<Node>> {
         self.fs.charge_inode()?;
         if let NewNode::Symlink(t) = node {
-            self.fs.charge(link_pages(t.len())).inspect_err(|_| self.fs.uncharge_inode())?;
+            self.fs.storage.charge(link_pages(t.len())).inspect_err(|_| self.fs.uncharge_inode())?;
         }
         let (body, kind, rdev) = match node {
             NewNode::Regular => (Body::file(Content::empty()), libc::S_IFREG, 0),
@@ -139,7 +141,7 @@ impl Inode for Node {
         if let Some(size) = set.size {
             let Body::File(c) = &self.body else { return Err(Errno::EINVAL) };
             self.own_xattrs(cx)?;
-            c.write().truncate(cx, &self.fs, size)?;
+            c.write().truncate(cx, &self.fs.storage, size)?;
             self.touch();
         }
         if let Some(m) = set.mode {
@@ -361,9 +363,9 @@ impl XattrInode for Node {
             let old = x.get(name).map_or(0, |v| one_xattr_space(name, v));
             let new = one_xattr_space(name, value);
             // Where nothing limits inodes, an inode has its own limit.
-            if self.fs.inodes_limited() {
-                self.fs.charge_space(new)?;
-                self.fs.uncharge_space(old);
+            if self.fs.inodes.limited() {
+                self.fs.inodes.charge(new)?;
+                self.fs.inodes.uncharge(old);
             } else if xattr_space(x) - old + new > XATTR_MAX {
                 return Err(Errno::ENOSPC);
             }
@@ -384,7 +386,7 @@ impl XattrInode for Node {
         supported(name)?;
         self.xattrs(cx, |x| {
             let old = x.remove(name).ok_or(Errno::ENODATA)?;
-            self.fs.uncharge_space(one_xattr_space(name, &old));
+            self.fs.inodes.uncharge(one_xattr_space(name, &old));
             Ok(())
         })?;
         self.touch_ctime();

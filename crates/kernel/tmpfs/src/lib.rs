@@ -4,24 +4,29 @@
 //! for there, and regular files keep their content there until they are first changed. The crate `overlay` provides the
 //! layers; a plain tmpfs has none.
 //!
+//! From below: `limit` counts, `memfile` and `filestore` keep bytes, `storage` is both for one instance, `content` is the
+//! bytes of one file, `node` is an inode, `fs` an instance, and `inode` and `open_file` implement `vfs`'s traits. `walk`
+//! reports what differs from the layers.
+//!
 //! Neighbours: implements `vfs`'s traits; `hostsys::fs` for memory files.
-//! Locks, outermost first: directory (`Node::dir`), content, meta. Under the
+//! Locks, outermost first: the names of a directory, content, meta. Under the
 //! lock of a directory a lower file system may be called; never the reverse.
 
 #![forbid(unsafe_code)]
 
-mod acls;
 mod content;
-mod dir;
 mod filestore;
 mod fs;
 mod inode;
+mod limit;
 pub mod lower;
+mod lower_file;
 mod memfd;
 mod memfile;
 mod node;
 mod open_file;
 mod options;
+mod storage;
 #[cfg(test)]
 mod tests;
 pub mod walk;

@@ -1,16 +1,18 @@
 //! Traits for the lower objects that a tree in memory is a view of until it is changed. The crate `overlay` implements
 //! them.
+//!
+//! Key types: [`Layers`], [`LowerInode`], [`LowerDir`], [`LowerFile`], and [`View`], which a node is made from. Invariant:
+//! lower objects do not change. A lower directory may be called with the lock of a node's names held.
 
 use crate::fs::TmpFs;
+pub use crate::lower_file::LowerFile;
 use crate::node::Node;
 use abi::Result;
 use abi::stat::Attr;
-use hostsys::memfd::CopyArea;
 use rights::acl::{Acl, AclKind};
-use std::collections::{BTreeMap, HashMap};
-use std::os::fd::OwnedFd;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, Loan, MapRequest, Mapping};
+use vfs::{Caller, DirEntry};
 
 /// Extended attributes by name.
 pub type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -50,28 +52,6 @@ pub trait LowerDir: Send + Sync {
     fn list(&self, cx: &dyn Caller) -> Result<Arc<[DirEntry]>>;
 }
 
-/// The content that a regular file starts with.
-pub trait LowerFile: Send + Sync {
-    /// 512-byte blocks.
-    fn blocks(&self) -> u64;
-    /// Opens now, so that a failure shows in open(2).
-    fn probe(&self, cx: &dyn Caller) -> Result<()>;
-    /// Reads at `off`.
-    fn read(&self, cx: &dyn Caller, buf: &mut [u8], off: u64) -> Result<usize>;
-    /// See [`vfs::FileOps::read_to`].
-    fn read_to(&self, cx: &dyn Caller, to: &CopyArea<'_>, len: usize, off: u64) -> Option<Result<usize>>;
-    /// SEEK_DATA (`data`) or SEEK_HOLE from `off`.
-    fn seek(&self, cx: &dyn Caller, off: u64, data: bool) -> Result<u64>;
-    /// A mapping that cannot write.
-    fn map(&self, cx: &dyn Caller, req: &MapRequest) -> Result<Mapping>;
-    /// See [`vfs::MapOps::lend`].
-    fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<Loan>;
-    /// See [`vfs::MapOps::image`]; nothing before it is opened.
-    fn image(&self) -> Option<(u64, u64)>;
-    /// See [`vfs::MapOps::image_fd`].
-    fn image_fd(&self) -> Option<Arc<OwnedFd>>;
-}
-
 /// What a node starts as, by type.
 pub enum LowerBody {
     /// A directory.
@@ -94,30 +74,4 @@ pub struct View {
     pub body: LowerBody,
     /// The rest.
     pub inode: Box<dyn LowerInode>,
-}
-
-/// Drops nodes below `root` that are not in use and that are still as the layers have them.
-pub(crate) fn trim(root: Arc<Node>) {
-    let mut todo = vec![root];
-    let mut order = Vec::new();
-    // Of files with several names: under how many they are known.
-    let mut names = HashMap::new();
-    while let Some(n) = todo.pop() {
-        if let Some(d) = n.names() {
-            for n in d.lock().nodes() {
-                if n.is_dir() {
-                    todo.push(n.clone());
-                } else if n.shared_below {
-                    *names.entry(n.ino).or_insert(0) += 1;
-                }
-            }
-            order.push(n);
-        }
-    }
-    // Children come after their parents, so going backwards forgets leaves first.
-    while let Some(n) = order.pop() {
-        if let Some(d) = n.names() {
-            d.lock().forget_clean(&names);
-        }
-    }
 }

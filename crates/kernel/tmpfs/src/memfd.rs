@@ -30,7 +30,7 @@ impl Memfds {
 
     /// The device numbers of the kernel's file systems.
     pub fn device_numbers(&self) -> &DeviceNumbers {
-        &self.fs.memory.device_numbers
+        &self.fs.storage.memory.device_numbers
     }
 
     /// The open file that memfd_create(2) gives for valid flags.

@@ -9,7 +9,7 @@
 //! Locks: an instance's list of files to measure, a file's charge, `FILES`, a file's descriptors; all are leaves for
 //! other modules.
 
-use crate::fs::TmpFs;
+use crate::limit::Limit;
 use abi::{Errno, Result};
 use caller::{DeviceNumbers, quota};
 use hostsys::fs::{self as host, Access};
@@ -35,16 +35,16 @@ pub struct MemFiles {
 }
 
 /// Counts one descriptor until it is dropped.
-struct Counted(Arc<AtomicUsize>);
+struct OpenCount(Arc<AtomicUsize>);
 
-impl Counted {
-    fn new(count: &Arc<AtomicUsize>) -> Counted {
+impl OpenCount {
+    fn new(count: &Arc<AtomicUsize>) -> OpenCount {
         count.fetch_add(1, Ordering::Relaxed);
-        Counted(count.clone())
+        OpenCount(count.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl Drop for Counted {
 /// A descriptor of a file with a name.
 struct Descriptor {
     fd: Arc<OwnedFd>,
-    _open: Counted,
+    _open: OpenCount,
 }
 
 #[derive(Default)]
@@ -98,51 +98,47 @@ impl MemFile {
     }
 
     /// Measures the file, and charges what the host counts. Returns the number of pages.
-    pub fn measure(&self, fs: &TmpFs) -> u64 {
+    pub fn measure(&self, limit: &Limit) -> u64 {
         let mut pages = self.charge.pages.lock();
         let Some(old) = *pages else { return 0 };
         let Ok(a) = self.rw().and_then(|f| host::stat(&*f)) else { return old };
         let now = a.blocks.div_ceil(8);
-        fs.recharge(old, now);
+        limit.recharge(old, now);
         *pages = Some(now);
         now
     }
 
-    /// Charges a write of `pages` pages to a file of `most` pages, which may have touched holes: a guess that the
-    /// instance corrects when it matters.
-    pub fn estimate(self: &Arc<Self>, fs: &TmpFs, pages: u64, most: u64) {
-        self.list(fs);
+    /// Charges `pages` more pages, and at most `most` in all.
+    pub fn charge_at_most(&self, limit: &Limit, pages: u64, most: u64) {
         let mut charged = self.charge.pages.lock();
         let Some(old) = *charged else { return };
         let new = (old + pages).min(most).max(old);
-        fs.recharge(old, new);
+        limit.recharge(old, new);
         *charged = Some(new);
     }
 
     /// From now on mappings fill pages without the kernel's knowledge.
-    pub fn set_mapped(self: &Arc<Self>, fs: &TmpFs) {
+    pub fn set_mapped(&self) {
         self.charge.mapped.store(true, Ordering::Relaxed);
-        self.list(fs);
     }
 
-    fn list(self: &Arc<Self>, fs: &TmpFs) {
-        if !self.charge.listed.swap(true, Ordering::Relaxed) {
-            fs.to_measure(self);
-        }
+    /// Notes that the instance has the file on its list; returns whether it was there already.
+    pub fn set_listed(&self) -> bool {
+        self.charge.listed.swap(true, Ordering::Relaxed)
     }
 
     /// Measures as a member of the instance's list; false when it need not stay there.
-    pub fn settle(&self, fs: &TmpFs) -> bool {
+    pub fn settle(&self, limit: &Limit) -> bool {
         let stays = self.charge.mapped.load(Ordering::Relaxed);
         self.charge.listed.store(stays, Ordering::Relaxed);
-        self.measure(fs);
+        self.measure(limit);
         stays
     }
 
     /// The content's inode goes: nothing is charged any more.
-    pub fn release(&self, fs: &TmpFs) {
+    pub fn release(&self, limit: &Limit) {
         let old = self.charge.pages.lock().take();
-        fs.recharge(old.unwrap_or(0), 0);
+        limit.recharge(old.unwrap_or(0), 0);
     }
 }
 
@@ -203,7 +199,7 @@ impl MemFile {
         home.close_unused();
         let name = format!("f{}", home.tick()).into_bytes();
         let fd = Arc::new(host::create_at(dir, &name, Access::ReadWrite, 0o700)?);
-        let rw = Some(Descriptor { fd, _open: Counted::new(&home.open) });
+        let rw = Some(Descriptor { fd, _open: OpenCount::new(&home.open) });
         let f = made(Place::Named(name, Mutex::new(Descriptors { rw, ro: None })));
         home.remember(&f);
         Ok(f)
@@ -230,7 +226,7 @@ impl MemFile {
         home.tick();
         let dir = home.dir.as_ref().ok_or(Errno::EIO)?;
         let new =
-            Descriptor { fd: Arc::new(host::open_at(dir, name, access)?), _open: Counted::new(&home.open) };
+            Descriptor { fd: Arc::new(host::open_at(dir, name, access)?), _open: OpenCount::new(&home.open) };
         Ok(slot(&mut fds.lock()).get_or_insert(new).fd.clone())
     }
 

@@ -1,6 +1,9 @@
 //! Open files and directories.
+//!
+//! Key types: [`File`] and [`DirFile`], which hold a node and little else. Reads and writes take the lock of the content;
+//! times are noted after it is released. A checkpoint keeps the node and, for a directory, where the pass ends.
 
-use crate::content::{Need, SEAL_FUTURE_WRITE, SEAL_WRITE};
+use crate::content::{Content, Need, SEAL_FUTURE_WRITE, SEAL_WRITE};
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
@@ -12,8 +15,6 @@ use vfs::{
     Caller, DirSink, DirectoryOps, FileOps, InodeRef, Loan, MapOps, MapRequest, Mapping, OpenFile, SeekOps,
     StorageOps,
 };
-
-use crate::content::Content;
 
 /// Large reads of a file on the heap, through one open file, after which it is moved to a file in memory.
 const LARGE: u32 = 16;
@@ -97,7 +98,7 @@ impl FileOps for File {
     }
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
         self.node.own_xattrs(cx)?;
-        let (n, _) = self.content()?.write().write(cx, &self.node.fs, buf, Some(off))?;
+        let (n, _) = self.content()?.write().write(cx, &self.node.fs.storage, buf, Some(off))?;
         self.node.touch();
         Ok(n)
     }
@@ -106,7 +107,7 @@ impl FileOps for File {
 impl SeekOps for File {
     fn append(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
         self.node.own_xattrs(cx)?;
-        let done = self.content()?.write().write(cx, &self.node.fs, buf, None)?;
+        let done = self.content()?.write().write(cx, &self.node.fs.storage, buf, None)?;
         self.node.touch();
         Ok(done)
     }
@@ -125,7 +126,7 @@ impl StorageOps for File {
     }
     fn allocate(&self, cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
         self.node.own_xattrs(cx)?;
-        self.content()?.write().allocate(cx, &self.node.fs, mode, off, len)?;
+        self.content()?.write().allocate(cx, &self.node.fs.storage, mode, off, len)?;
         self.node.touch();
         Ok(())
     }
@@ -155,12 +156,12 @@ impl MapOps for File {
         if writer && req.prot & libc::PROT_WRITE != 0 && sealed {
             return Err(Errno::EPERM);
         }
-        c.own(cx, &self.node.fs, Need::Mapping)?;
+        c.own(cx, &self.node.fs.storage, Need::Mapping)?;
         let m = c.mem().ok_or(Errno::EIO)?.clone();
         let fd = if writer && !sealed { m.rw()? } else { m.ro()? };
         drop(c);
         if writer {
-            m.set_mapped(&self.node.fs);
+            self.node.fs.storage.set_mapped(&m);
             self.node.touch();
         }
         Ok(Mapping::Host { fd, offset: req.offset })
@@ -183,7 +184,7 @@ impl MapOps for File {
                 if c.lower().is_some() || c.size() < WORTH {
                     return None;
                 }
-                c.own(cx, &self.node.fs, Need::Large).ok()?;
+                c.own(cx, &self.node.fs.storage, Need::Large).ok()?;
                 c.lend(cx, off, len)?
             }
             None => return None,
@@ -224,9 +225,6 @@ impl FileOps for DirFile {
     }
     fn as_directory(&self) -> Option<&dyn DirectoryOps> {
         Some(self)
-    }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
-        Err(Errno::EISDIR)
     }
 }
 

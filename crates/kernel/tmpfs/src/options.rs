@@ -1,7 +1,8 @@
 //! Mount options. See tmpfs(5).
+//!
+//! Key type: [`Options`], plain data, which a checkpoint keeps.
 
 use abi::{Errno, Result};
-
 use mounts::fs_parameters::{ParameterSpec, Takes, is_octal, is_u32, number};
 use rights::Credentials;
 

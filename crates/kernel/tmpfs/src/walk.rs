@@ -8,10 +8,10 @@
 //! a node that is not in place first copies the content that it still has below, because the kernel uses it after the
 //! layers have changed.
 
-use crate::content::{Need, PAGE};
+use crate::content::Need;
 use crate::fs::TmpFs;
-use crate::node::{Body, Node};
-use abi::{Errno, Result};
+use crate::node::{Body, Item, Node};
+use abi::{Errno, PAGE_SIZE as PAGE, Result};
 use overlay_diff::{
     DATA_MAX, DEPTH_MAX, Meta, PATH_MAX, Purpose, Record, SHARED_MAX, State, TARGET_MAX, XATTRS_MAX,
 };
@@ -23,18 +23,6 @@ use vfs::{Caller, InodeRef, LinkInode, XattrInode};
 
 /// Takes the records. An error ends the walk.
 pub type Sink<'a> = dyn FnMut(&Record<'_>) -> Result<()> + 'a;
-
-/// A name of a directory that may have to be told.
-pub(crate) enum Item {
-    /// The layers' object of that name is gone.
-    Gone,
-    /// A node in place.
-    Kept(Arc<Node>),
-    /// Another node.
-    New(Arc<Node>),
-    /// The same, where the layers have an object of that name.
-    Hiding(Arc<Node>),
-}
 
 /// A directory on the way.
 struct Level {
@@ -270,7 +258,7 @@ impl Node {
             && content.read().lower().is_some()
         {
             self.own_xattrs(cx)?;
-            content.write().own(cx, &self.fs, Need::Change)?;
+            content.write().own(cx, &self.fs.storage, Need::Change)?;
         }
         Ok(())
     }

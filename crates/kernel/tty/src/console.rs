@@ -2,8 +2,7 @@
 
 use crate::devpts::Devpts;
 use crate::files::{MasterFile, SlaveFile};
-use crate::job::JobControl;
-use crate::pty::Pty;
+use crate::pty::{JobControl, Pty};
 use crate::termios::WinSize;
 use abi::{Errno, Result};
 use lock_order::{Condvar, Mutex};

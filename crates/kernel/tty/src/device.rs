@@ -2,7 +2,7 @@
 
 use crate::devpts::{Node, Root, SLAVE_MAJOR};
 use crate::files::SlaveFile;
-use crate::job::JobControl;
+use crate::pty::JobControl;
 use abi::{Errno, Result};
 use std::sync::Arc;
 use vfs::file::devices::{Devices, Opened};

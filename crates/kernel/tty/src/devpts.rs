@@ -3,8 +3,8 @@
 //! Lock: the table of terminals, a leaf.
 
 use crate::files::{MasterFile, SlaveFile};
-use crate::job::JobControl;
-use crate::pty::Pty;
+use crate::pty::{JobControl, Pty};
+use crate::slaves::Slaves;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -16,7 +16,6 @@ use namei::{
     walk::lookup,
 };
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{
@@ -78,7 +77,7 @@ pub struct Devpts {
     dev: u64,
     options: Options,
     jobs: Arc<dyn JobControl>,
-    slaves: Mutex<BTreeMap<u32, Arc<Node>>>,
+    slaves: Arc<Slaves>,
     root: Mutex<Attr>,
     ptmx: Arc<Node>,
     me: Weak<Devpts>,
@@ -114,7 +113,7 @@ impl Devpts {
                 dev,
                 options,
                 jobs,
-                slaves: Mutex::default(),
+                slaves: Arc::default(),
                 root: Mutex::new(Attr { ino: 1, mode: libc::S_IFDIR | 0o755, nlink: 2, ..base }),
                 ptmx: Arc::new(Node { fs: me.clone(), attr: Mutex::new(ptmx), pty: None }),
                 me: me.clone(),
@@ -132,38 +131,33 @@ impl Devpts {
 
     /// A new pair, locked; ENOSPC when there are too many.
     pub(crate) fn allocate(&self, cx: &dyn Caller) -> Result<Arc<Pty>> {
-        let mut t = self.slaves.lock();
-        let index = (0..self.options.max).find(|i| !t.contains_key(i)).ok_or(Errno::ENOSPC)?;
-        let pty = Pty::new(index, self.jobs.clone(), self.me.clone());
         let c = cx.creds();
         let time = now();
-        let attr = Attr {
-            dev: self.dev,
-            ino: u64::from(index) + 3,
-            mode: libc::S_IFCHR | self.options.mode,
-            nlink: 1,
-            uid: self.options.uid.unwrap_or(c.fsuid),
-            gid: self.options.gid.unwrap_or(c.fsgid),
-            rdev: makedev(SLAVE_MAJOR, index),
-            blksize: 1024,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            ..Attr::default()
+        let make = |index| {
+            let pty = Pty::new(index, self.jobs.clone(), Arc::downgrade(&self.slaves));
+            let attr = Attr {
+                dev: self.dev,
+                ino: u64::from(index) + 3,
+                mode: libc::S_IFCHR | self.options.mode,
+                nlink: 1,
+                uid: self.options.uid.unwrap_or(c.fsuid),
+                gid: self.options.gid.unwrap_or(c.fsgid),
+                rdev: makedev(SLAVE_MAJOR, index),
+                blksize: 1024,
+                atime: time,
+                mtime: time,
+                ctime: time,
+                ..Attr::default()
+            };
+            let node = Node { fs: self.me.clone(), attr: Mutex::new(attr), pty: Some(Arc::downgrade(&pty)) };
+            (Arc::new(node) as InodeRef, pty)
         };
-        let node = Node { fs: self.me.clone(), attr: Mutex::new(attr), pty: Some(Arc::downgrade(&pty)) };
-        t.insert(index, Arc::new(node));
-        Ok(pty)
-    }
-
-    /// The pair is gone.
-    pub(crate) fn remove(&self, index: u32) {
-        self.slaves.lock().remove(&index);
+        self.slaves.add(self.options.max, make).ok_or(Errno::ENOSPC)
     }
 
     /// The node of a pair.
     pub(crate) fn slave_inode(&self, index: u32) -> Option<InodeRef> {
-        self.slaves.lock().get(&index).cloned().map(|n| n as InodeRef)
+        self.slaves.get(index)
     }
 
     /// Opens the multiplexer: a new pair's master.
@@ -258,9 +252,6 @@ impl FileOps for RootFile {
     fn as_directory(&self) -> Option<&dyn DirectoryOps> {
         Some(self)
     }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
-        Err(Errno::EISDIR)
-    }
 }
 
 impl SeekOps for RootFile {}
@@ -277,7 +268,7 @@ impl DirectoryOps for RootFile {
             at = 3;
         }
         let first = (at - 3) as u32;
-        let indices: Vec<u32> = self.0.slaves.lock().range(first..).map(|(i, _)| *i).collect();
+        let indices = self.0.slaves.numbers(first);
         for i in indices {
             let next = u64::from(i) + 4;
             let name = i.to_string().into_bytes();

@@ -1,7 +1,7 @@
 //! The master and slave ends as open files.
 
-use crate::ioctl::{Side, ioctl};
-use crate::pty::Pty;
+use crate::ioctl::ioctl;
+use crate::pty::{Pty, Side};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use std::any::Any;
@@ -140,7 +140,7 @@ impl StreamOps for SlaveFile {
 /// TIOCGPTPEER: a new file for the slave of a master's pair; ENOTTY for other files.
 pub fn open_peer(cx: &dyn Caller, master: &OpenFile, flags: i32) -> Result<Arc<OpenFile>> {
     let m: &MasterFile = master.ops.as_any().downcast_ref().ok_or(Errno::ENOTTY)?;
-    let inode = m.pty.home.upgrade().and_then(|h| h.slave_inode(m.pty.index)).ok_or(Errno::EIO)?;
+    let inode = m.pty.home.upgrade().and_then(|h| h.get(m.pty.index)).ok_or(Errno::EIO)?;
     let ops = SlaveFile::open(&m.pty, cx, flags)?;
     Ok(OpenFile::new(None, Some(inode), ops, flags))
 }

@@ -1,6 +1,6 @@
 //! ioctl_tty(2). Most requests on the master concern the slave.
 
-use crate::pty::Pty;
+use crate::pty::{Pty, Side};
 use crate::termios::{Termios, WinSize};
 use abi::stat::makedev;
 use abi::{Errno, Result, Signal};
@@ -28,13 +28,6 @@ const TIOCSBRK: u32 = 0x5427;
 const TIOCCBRK: u32 = 0x5428;
 const TIOCGSID: u32 = 0x5429;
 const TIOCGLCKTRMIOS: u32 = 0x5456;
-
-/// Which end the request came through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Master,
-    Slave,
-}
 
 /// The structures in which attributes come.
 #[derive(Clone, Copy)]

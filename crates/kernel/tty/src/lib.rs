@@ -10,17 +10,16 @@ mod device;
 mod devpts;
 mod files;
 mod ioctl;
-mod job;
 pub mod ldisc;
 mod pty;
+mod slaves;
 pub mod termios;
 
 pub use console::ConsolePty;
 pub use device::register;
 pub use devpts::{Devpts, KNOWN as DEVPTS};
 pub use files::{MasterFile, SlaveFile, open_peer, pty_of};
-pub use job::JobControl;
-pub use pty::Pty;
+pub use pty::{JobControl, Pty};
 
 #[cfg(test)]
 mod testing;

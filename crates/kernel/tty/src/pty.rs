@@ -4,10 +4,12 @@
 //! through the line discipline into the buffer that the master reads. Lock: `inner`, a leaf; queues are notified and
 //! signals sent after it is released. A checkpoint keeps the line discipline, buffers, window size, session and group.
 
-use crate::devpts::Devpts;
-use crate::ioctl::Side;
-use crate::job::JobControl;
+mod job;
+
+pub use self::job::JobControl;
+
 use crate::ldisc::{Effects, Ldisc};
+use crate::slaves::Slaves;
 use crate::termios::{Termios, WinSize};
 use abi::{Errno, Result, Signal};
 use caller::timer::TimerHandle;
@@ -36,6 +38,13 @@ const PKT_STOP: u8 = 4;
 const PKT_START: u8 = 8;
 const PKT_NOSTOP: u8 = 16;
 const PKT_DOSTOP: u8 = 32;
+
+/// An end of a pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Master,
+    Slave,
+}
 
 pub(crate) struct Inner {
     pub ldisc: Ldisc,
@@ -72,12 +81,13 @@ pub struct Pty {
     pub(crate) master_queue: WaitQueue,
     pub(crate) slave_queue: WaitQueue,
     pub(crate) job: Arc<dyn JobControl>,
-    pub(crate) home: Weak<Devpts>,
+    /// The table of the instance of devpts that has the slave.
+    pub(crate) home: Weak<Slaves>,
     me: Weak<Pty>,
 }
 
 impl Pty {
-    pub(crate) fn new(index: u32, job: Arc<dyn JobControl>, home: Weak<Devpts>) -> Arc<Pty> {
+    pub(crate) fn new(index: u32, job: Arc<dyn JobControl>, home: Weak<Slaves>) -> Arc<Pty> {
         Arc::new_cyclic(|me| Pty {
             index,
             inner: Mutex::new(Inner {

@@ -1,7 +1,6 @@
 //! A caller's memory and sessions, for the tests of this crate.
 
-use crate::job::JobControl;
-use crate::pty::Pty;
+use crate::pty::{JobControl, Pty};
 use abi::{Errno, Result, Signal};
 use caller::UserMemory;
 use lock_order::Mutex;

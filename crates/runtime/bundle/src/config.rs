@@ -1,6 +1,6 @@
 //! Reading a bundle.
 
-use crate::files::open_regular;
+use crate::files::{open_regular, reason};
 use crate::host_mounts::HostMounts;
 use crate::mounts::{TranslatedMount, translate};
 use crate::namespaces::{self, Namespaces};
@@ -87,16 +87,6 @@ fn text_of(path: &Path, opened: std::io::Result<File>) -> Result<String> {
             fail!("{}: {}; is this a bundle?", path.display(), reason(&error))
         }
         Err(error) => fail!("{}: {}", path.display(), reason(&error)),
-    }
-}
-
-/// An I/O error without Rust's trailing `(os error N)`.
-pub(crate) fn reason(error: &std::io::Error) -> String {
-    match error.kind() {
-        ErrorKind::NotFound => "no such file or directory".into(),
-        ErrorKind::PermissionDenied => "permission denied".into(),
-        ErrorKind::NotADirectory => "not a directory".into(),
-        _ => error.to_string(),
     }
 }
 
@@ -290,9 +280,9 @@ fn add_devices(mounts: &mut Vec<MountSpec>) {
         return;
     }
     let first = mounts.iter().position(|m| m.destination.starts_with("/dev/")).unwrap_or(mounts.len());
-    mounts.insert(first, crate::host::internal("/dev", "devtmpfs", &["mode=755"], true));
+    mounts.insert(first, mounts::internal("/dev", "devtmpfs", &["mode=755"], true));
     if !mounts.iter().any(|m| m.destination == "/dev/pts") {
         let options = ["newinstance", "ptmxmode=0666", "mode=0620", "gid=5"];
-        mounts.insert(first + 1, crate::host::internal("/dev/pts", "devpts", &options, true));
+        mounts.insert(first + 1, mounts::internal("/dev/pts", "devpts", &options, true));
     }
 }

@@ -13,3 +13,13 @@ pub fn open_regular(path: &Path) -> Result<File> {
         false => Err(Error::new(ErrorKind::InvalidData, "not a regular file")),
     }
 }
+
+/// An I/O error without Rust's trailing `(os error N)`.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or directory".into(),
+        ErrorKind::PermissionDenied => "permission denied".into(),
+        ErrorKind::NotADirectory => "not a directory".into(),
+        _ => error.to_string(),
+    }
+}

@@ -4,9 +4,9 @@
 //! a /proc, /dev and /sys of the sandbox; the command keeps its environment,
 //! its working directory and its resource limits.
 
-use crate::config::reason;
+use crate::files::reason;
 use crate::host_mounts::HostMounts;
-use crate::mounts::clean;
+use crate::mounts::{clean, internal};
 use crate::overlay2::Stores;
 use crate::{Descriptors, HostTree, IdMaps, Options, Prepared, Result, caps, fail};
 use spec::{
@@ -87,20 +87,6 @@ impl std::str::FromStr for Volume {
             return Err(format!("the destination {destination:?} must be an absolute path"));
         }
         Ok(Self { source: source.into(), destination: clean(destination), readonly })
-    }
-}
-
-/// A mount of one of the sandbox's own file systems.
-pub(crate) fn internal(destination: &str, fstype: &str, options: &[&str], dev: bool) -> MountSpec {
-    MountSpec {
-        destination: destination.into(),
-        source: fstype.into(),
-        readonly: fstype == "sysfs",
-        noexec: true,
-        nosuid: true,
-        nodev: !dev,
-        options: options.iter().map(ToString::to_string).collect(),
-        ..MountSpec::new(fstype)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Mounts of a configuration.
 
-use crate::config::reason;
+use crate::files::reason;
 use crate::host_mounts::HostMounts;
 use crate::{HostTree, Options, Result, fail};
 use oci_spec::runtime::Mount;
@@ -188,6 +188,20 @@ pub(crate) fn clean(path: &str) -> String {
         }
     }
     format!("/{}", parts.join("/"))
+}
+
+/// A mount of one of the sandbox's own file systems.
+pub(crate) fn internal(destination: &str, fstype: &str, options: &[&str], dev: bool) -> MountSpec {
+    MountSpec {
+        destination: destination.into(),
+        source: fstype.into(),
+        readonly: fstype == "sysfs",
+        noexec: true,
+        nosuid: true,
+        nodev: !dev,
+        options: options.iter().map(ToString::to_string).collect(),
+        ..MountSpec::new(fstype)
+    }
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>
             fail!("linux.namespaces[{index}].path {path:?} must be an absolute path");
         }
         if let Err(error) = path.metadata() {
-            let reason = crate::config::reason(&error);
+            let reason = crate::files::reason(&error);
             fail!("linux.namespaces[{index}].path {}: {reason}", path.display());
         }
         if kind_of(&path) != Some(flag(typ)) {

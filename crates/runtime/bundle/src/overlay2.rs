@@ -157,7 +157,7 @@ pub(crate) fn layers(
             mount_points: Vec::new(),
         }),
         Ok(_) => fail!("annotations: {LAYERS}: {path} is not a directory"),
-        Err(error) => fail!("annotations: {LAYERS}: {path}: {}", crate::config::reason(&error)),
+        Err(error) => fail!("annotations: {LAYERS}: {path}: {}", crate::files::reason(&error)),
     };
     let layers = value.split(':').map(tree).collect::<Result<Vec<_>>>()?;
     if layers.len() > MAX_LAYERS {

@@ -6,17 +6,6 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, ftruncate, open as open_file};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// How packets are captured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PacketCapture {
-    /// Path of the file; `%ID%`, `%TIMESTAMP%` and `%COMMAND%` are replaced.
-    pub file: String,
-    /// Bytes that are kept of each packet.
-    pub snaplen: u32,
-    /// How long the file may become.
-    pub most: u64,
-}
-
 /// Opens the file and says so in the specification. In host mode there are no packets to be seen, which is an error.
 pub(crate) fn open(settings: &Settings, prepared: &mut Prepared, command: &str) -> Result<Option<OwnedFd>> {
     let Some(capture) = &settings.capture else { return Ok(None) };

@@ -5,7 +5,7 @@ use crate::directory::{self, Claim, SOCKET};
 use crate::groups::Groups;
 use crate::network::Outward;
 use crate::pod::Host;
-use crate::state::{Record, State, Status};
+use crate::record::{Record, State, Status};
 use crate::stores::Stores;
 use crate::{
     Error, Result, Settings, caller, capture, foreground, host_name, id_maps, network, overlay, pid_file,

@@ -1,7 +1,7 @@
 //! `debug`: shows the activity of a running container's kernel.
 
+use crate::find::connect;
 use crate::ps::{self, running};
-use crate::settings::connect;
 use crate::{Result, Settings, pod};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use spec::ProcessInfo;

@@ -1,7 +1,7 @@
 //! `delete`: removes everything that belongs to a container, in any state.
 
 use crate::directory::{self, Container, Lock};
-use crate::state::{Record, Status};
+use crate::record::{Record, Status};
 use crate::{Result, Settings, groups, kill, run_hooks, weights};
 use bundle::Pod;
 use cgroups::Manager;

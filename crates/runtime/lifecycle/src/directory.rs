@@ -12,7 +12,7 @@
 //! container: when `alive` is free, the container has ended. A directory that its maker left before the container was
 //! complete, or that belonged to a container in the foreground, is a left-over that the next user of the id replaces.
 
-use crate::state::{Record, Status};
+use crate::record::{Record, Status};
 use bundle::open_regular;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};

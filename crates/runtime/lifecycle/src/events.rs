@@ -1,7 +1,7 @@
 //! `events`: a container's usage, and notices that its memory ran out.
 
 use crate::directory::Container;
-use crate::state::{Record, Status};
+use crate::record::{Record, Status};
 use crate::{Result, Settings};
 use cgroups::{Manager, Stats};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

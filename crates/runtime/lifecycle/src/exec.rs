@@ -2,8 +2,8 @@
 
 use crate::caller::PassedFd;
 use crate::directory::Container;
-use crate::settings::connect;
-use crate::state::Status;
+use crate::find::connect;
+use crate::record::Status;
 use crate::{Result, Settings, caller, foreground, pid_file};
 use oci_spec::runtime::Process;
 use sandbox::client::Error;

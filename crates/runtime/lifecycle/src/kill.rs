@@ -1,8 +1,8 @@
 //! `kill`: signals from outside. SIGKILL ends the container without help from inside.
 
 use crate::directory::Container;
-use crate::settings::connect;
-use crate::state::{Record, Status};
+use crate::find::connect;
+use crate::record::{Record, Status};
 use crate::{Error, Result, Settings};
 use bundle::Pod;
 use cgroups::Manager;

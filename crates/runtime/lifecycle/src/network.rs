@@ -1,6 +1,6 @@
 //! The host's network namespace of a container, and the description of it for the kernel inside.
 
-use crate::state::Record;
+use crate::record::Record;
 use crate::{Result, Settings};
 use bundle::{Namespace, Pod, Prepared};
 use netgofer::{Policy, Setup};

@@ -1,9 +1,9 @@
 //! `overlay`: the changes of a container to a root under an overlay.
 
 use crate::directory::{Container, Lock};
+use crate::find::connect;
 use crate::ps::running;
-use crate::settings::connect;
-use crate::state::Record;
+use crate::record::Record;
 use crate::{Error, Result, Settings, id_maps, sandbox_log};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;

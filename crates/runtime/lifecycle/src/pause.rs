@@ -1,8 +1,8 @@
 //! `pause` and `resume`.
 
 use crate::directory::Container;
-use crate::settings::connect;
-use crate::state::{Record, Status};
+use crate::find::connect;
+use crate::record::{Record, Status};
 use crate::{Error, Result, Settings, pod};
 use bundle::Pod;
 use cgroups::Manager;

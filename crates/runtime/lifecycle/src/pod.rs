@@ -2,7 +2,7 @@
 //! other one.
 
 use crate::directory::{self, Container};
-use crate::state::{Record, Status};
+use crate::record::{Record, Status};
 use crate::{Error, Result, Settings, host_name};
 use bundle::{Pod, Prepared};
 use std::fs::{self, File};

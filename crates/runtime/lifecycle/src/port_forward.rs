@@ -1,8 +1,8 @@
 //! `port-forward`: connections on the host to a port of a container.
 
 use crate::directory::Container;
-use crate::settings::connect;
-use crate::state::Status;
+use crate::find::connect;
+use crate::record::Status;
 use crate::{Error, Result, Settings};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};

@@ -1,8 +1,8 @@
 //! `ps`: the processes of a container, as its kernel and as the host know them.
 
 use crate::directory::Container;
-use crate::settings::connect;
-use crate::state::{Record, Status};
+use crate::find::connect;
+use crate::record::{Record, Status};
 use crate::{Result, Settings, pod};
 use spec::ProcessInfo;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! `run`: `create` and `start` in one, in the foreground or in the background.
 
 use crate::create::{NewContainer, Purpose, set_up};
-use crate::state::{State, Status};
+use crate::record::{State, Status};
 use crate::{CreateOptions, Result, Settings, foreground, pid_file, run_hooks, start_hooks};
 use hooks::Kind;
 

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::directory::Container;
-use crate::state::{State, Status};
+use crate::record::{State, Status};
 use hooks::{HookNamespace, Kind};
 use oci_spec::runtime::Hooks;
 use rustix::fs::{CWD, Mode, OFlags, openat};

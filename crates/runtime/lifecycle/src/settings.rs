@@ -1,14 +1,19 @@
 //! Settings for all containers of one caller.
 
-use crate::capture::PacketCapture;
-use crate::directory::Container;
-use crate::state::Record;
-use crate::{Error, Result};
-use sandbox::client::Client;
 use sandbox::logging::Format;
 use spec::Network;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
+
+/// How packets are captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketCapture {
+    /// Path of the file; `%ID%`, `%TIMESTAMP%` and `%COMMAND%` are replaced.
+    pub file: String,
+    /// Bytes that are kept of each packet.
+    pub snaplen: u32,
+    /// How long the file may become.
+    pub most: u64,
+}
 
 /// Choices that do not depend on the container.
 #[derive(Clone, Debug, Default)]
@@ -62,17 +67,6 @@ impl Settings {
             None => format!("/tmp/ringfence-{}", rustix::process::geteuid().as_raw()).into(),
         }
     }
-
-    /// The container of that name.
-    pub(crate) fn find(&self, id: &str) -> Result<(Container, Record)> {
-        Ok(Container::find(&self.state_dir(), id)?)
-    }
-}
-
-/// A connection to a container's sentry.
-pub(crate) fn connect(container: &Container) -> Result<Client> {
-    let connected = Client::connect(container.dir()?.as_fd(), crate::directory::SOCKET);
-    connected.map_err(|_| Error::from("container not running"))
 }
 
 /// Whether every user of the host has the same number here: not inside a user namespace, in other words.
@@ -89,7 +83,5 @@ mod tests {
     fn the_state_directory_is_the_chosen_one() {
         let settings = Settings { root: Some("/r".into()), rootless: true, ..Settings::default() };
         assert_eq!(settings.state_dir(), PathBuf::from("/r"));
-        let error = settings.find("no/name").map(|_| ()).unwrap_err();
-        assert_eq!((error.status(), error.message()), (128, "container does not exist: no/name"));
     }
 }

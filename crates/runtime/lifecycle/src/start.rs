@@ -1,7 +1,7 @@
 //! `start`: lets the first process of a created container run.
 
-use crate::settings::connect;
-use crate::state::Status;
+use crate::find::connect;
+use crate::record::Status;
 use crate::{Result, Settings, network, run_hooks, start_hooks};
 use hooks::Kind;
 use spec::Target;

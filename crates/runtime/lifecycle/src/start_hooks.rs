@@ -2,8 +2,8 @@
 //! process. The state is on their standard input.
 
 use crate::directory::Container;
-use crate::settings::connect;
-use crate::state::State;
+use crate::find::connect;
+use crate::record::State;
 use crate::{Result, caller, run_hooks};
 use hooks::Kind;
 use oci_spec::runtime::{Hook, Hooks, Process};

@@ -1,7 +1,7 @@
 //! What the tests share: records as `create` writes them, and state directories that go with the test.
 
 use crate::Settings;
-use crate::state::{Record, State, Status};
+use crate::record::{Record, State, Status};
 use std::path::PathBuf;
 
 /// The record of a container without annotations and control groups.

@@ -1,7 +1,7 @@
 //! `update`: the limits of a container.
 
-use crate::settings::connect;
-use crate::state::Status;
+use crate::find::connect;
+use crate::record::Status;
 use crate::{Result, Settings, weights};
 use oci_spec::runtime::LinuxResources;
 

@@ -1,7 +1,7 @@
 //! `wait`: the end of a container, or of one of its processes.
 
+use crate::find::connect;
 use crate::ps::running;
-use crate::settings::connect;
 use crate::{Result, Settings};
 
 /// Waits for the end of a container; its exit status.

@@ -5,7 +5,7 @@
 //! the pod together, again whenever a container comes, goes or gets another share.
 
 use crate::directory::{self, Container};
-use crate::state::Record;
+use crate::record::Record;
 use crate::{Result, Settings};
 use bundle::Pod;
 use cgroups::Manager;

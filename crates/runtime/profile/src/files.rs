@@ -4,8 +4,7 @@
 //! the guest could change, and files without a path are found, too. When every process that mapped it has ended, the
 //! path is looked up beneath the container's root as init shows it, where links cannot lead out.
 
-use crate::records::{FileId, Mapping};
-use crate::sample;
+use crate::records::{FileId, Mapping, parse_mapping};
 use crate::symbols::{self, Source};
 use crate::unwind::{Rule, Tables};
 use rustix::fs::{
@@ -174,7 +173,7 @@ fn mapped(
     let text = String::from_utf8_lossy(&text);
     let mut before: Option<Mapping> = None;
     let (mut mapping, mut text_of) = (None, None);
-    for next in text.lines().filter_map(sample::mapping) {
+    for next in text.lines().filter_map(parse_mapping) {
         if next.file == id {
             let front =
                 before.filter(|b| next.path.starts_with(TWIN) && b.end == next.start && b.file.inode != 0);

@@ -186,6 +186,20 @@ impl Reader<'_> {
     }
 }
 
+/// A line of /proc/PID/maps.
+pub(crate) fn parse_mapping(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let _bits = fields.next()?;
+    let offset = hex(fields.next()?)?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?.parse().ok()?;
+    let file = FileId { major: hex(major)? as u32, minor: hex(minor)? as u32, inode };
+    let path = fields.next().unwrap_or_default().trim_start().to_string();
+    Some(Mapping { start: hex(start)?, end: hex(end)?, offset, file, path })
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

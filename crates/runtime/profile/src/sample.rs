@@ -1,7 +1,7 @@
 //! Taking a profile: from the first look at the sandbox's processes to the names of the last frame.
 
 use crate::files::{Files, MAX_MAPS};
-use crate::records::{FileId, Mapping, Record, parse};
+use crate::records::{Record, parse, parse_mapping};
 use crate::stacks::{Profile, Stacks};
 use crate::world::{Process, Processes};
 use crate::{Error, kallsyms};
@@ -213,7 +213,7 @@ fn snapshot(pid: i32) -> Option<Process> {
     File::open(format!("/proc/{pid}/maps")).ok()?.take(MAX_MAPS).read_to_end(&mut maps).ok()?;
     process.since = now();
     for line in String::from_utf8_lossy(&maps).lines().filter(|line| executable(line)) {
-        if let Some(mapping) = mapping(line) {
+        if let Some(mapping) = parse_mapping(line) {
             process.map(mapping);
         }
     }
@@ -222,20 +222,6 @@ fn snapshot(pid: i32) -> Option<Process> {
 
 fn executable(line: &str) -> bool {
     line.split(' ').nth(1).is_some_and(|bits| bits.as_bytes().get(2) == Some(&b'x'))
-}
-
-/// A line of /proc/PID/maps.
-pub(crate) fn mapping(line: &str) -> Option<Mapping> {
-    let mut fields = line.splitn(6, ' ');
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let _bits = fields.next()?;
-    let offset = hex(fields.next()?)?;
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let inode = fields.next()?.parse().ok()?;
-    let file = FileId { major: hex(major)? as u32, minor: hex(minor)? as u32, inode };
-    let path = fields.next().unwrap_or_default().trim_start().to_string();
-    Some(Mapping { start: hex(start)?, end: hex(end)?, offset, file, path })
 }
 
 /// Names of the host kernel's functions, as far as this user may know them.
@@ -249,6 +235,7 @@ fn kernel_names(addresses: &[u64]) -> HashMap<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::{FileId, Mapping};
 
     #[test]
     fn lines_of_maps() {
@@ -257,11 +244,11 @@ mod tests {
         let file = FileId { major: 0xfe, minor: 1, inode: 326_269 };
         let (start, end) = (0x7ff9_f2ff_0000, 0x7ff9_f30c_1000);
         let wanted = Mapping { start, end, offset: 0x26000, file, path: "/0/usr/lib/a b.so".into() };
-        assert_eq!(mapping(line), Some(wanted));
+        assert_eq!(parse_mapping(line), Some(wanted));
         assert!(executable(line));
-        assert_eq!(mapping("7f0-7f1 rw-p 0 00:00 0 ").map(|m| m.path), Some(String::new()));
+        assert_eq!(parse_mapping("7f0-7f1 rw-p 0 00:00 0 ").map(|m| m.path), Some(String::new()));
         for bad in ["", "7f0", "7f0-7f1 rw-p", "x-y rw-p 0 00:00 0", "1-2 r-xp 0 0 0"] {
-            assert_eq!(mapping(bad), None, "{bad}");
+            assert_eq!(parse_mapping(bad), None, "{bad}");
         }
     }
 

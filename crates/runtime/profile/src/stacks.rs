@@ -209,7 +209,7 @@ fn frame(seen: &ProcessSample<'_>, address: u64, files: &mut Files) -> Option<Fr
 }
 
 /// What the guest can choose may not play with the user's terminal, or with the form of the output.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == ';' { ' ' } else { c }).collect()
 }
 
@@ -244,10 +244,5 @@ impl Profile {
             let _ = writeln!(out, " {count}");
         }
         out
-    }
-
-    /// A flame graph: one SVG file without references to anything else.
-    pub fn flame_graph(&self, title: &str) -> String {
-        crate::svg::draw(self, &clean(title))
     }
 }

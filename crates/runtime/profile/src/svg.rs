@@ -3,7 +3,7 @@
 //! One self-contained SVG file. Without scripts it shows everything, each frame's figures as a tooltip; its own
 //! script adds zooming into a frame and searching. Every text is escaped.
 
-use crate::stacks::{Kind, Label, Profile};
+use crate::stacks::{Kind, Label, Profile, clean};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -28,7 +28,14 @@ struct Node<'a> {
     children: BTreeMap<&'a Label, Node<'a>>,
 }
 
-pub(crate) fn draw(profile: &Profile, title: &str) -> String {
+impl Profile {
+    /// A flame graph: one SVG file without references to anything else.
+    pub fn flame_graph(&self, title: &str) -> String {
+        draw(self, &clean(title))
+    }
+}
+
+fn draw(profile: &Profile, title: &str) -> String {
     let mut root = Node::default();
     for (stack, count) in &profile.stacks {
         root.count += count;

@@ -263,7 +263,7 @@ mod tests {
         let at = here as fn(u64) -> u64 as usize as u64;
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let place = maps.lines().find_map(|line| {
-            let mapping = crate::sample::mapping(line)?;
+            let mapping = crate::records::parse_mapping(line)?;
             (mapping.start <= at && at < mapping.end).then(|| mapping.offset + at - mapping.start)
         });
         (fs::read("/proc/self/exe").unwrap(), place.unwrap())

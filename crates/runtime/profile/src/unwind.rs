@@ -269,7 +269,7 @@ mod tests {
         let file = fs::read("/proc/self/exe").unwrap();
         let at = here as fn(u64) -> u64 as usize as u64;
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let mappings = || maps.lines().filter_map(crate::sample::mapping);
+        let mappings = || maps.lines().filter_map(crate::records::parse_mapping);
         let code = mappings().find(|m| m.start <= at && at < m.end).unwrap();
         let mut tables = Tables::read(&&file[..]).unwrap();
         // Before its first instruction a function has nothing on the stack but where to return to.

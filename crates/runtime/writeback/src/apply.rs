@@ -2,13 +2,14 @@
 
 use crate::disk::{failed, is_refused, open_dir, set_attributes, split, write};
 use crate::journal::{self, Op};
-use crate::stage::Skipped;
-use crate::staging::{JOURNAL, Pace, Staging};
+use crate::remove::remove;
+use crate::skipped::Skipped;
+use crate::staging::{JOURNAL, Staging};
+use crate::steps::step;
 use abi::{Errno, Result};
 use hostsys::fs::{self as host, Access};
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A name for what is on its way to its place.
 const MOVING: &[u8] = b"moving";
@@ -135,94 +136,5 @@ fn content(staging: &Staging<'_>, path: &[u8], number: u64) -> Result<()> {
         step()?;
         write(&to, &buf[..n], at)?;
         at += n as u64;
-    }
-}
-
-/// Removes a name with all that is below it, without recursion; what is not there is removed already.
-pub(crate) fn remove(dir: &OwnedFd, name: &[u8], pace: Pace<'_>) -> Result<()> {
-    if remove_one(dir.as_fd(), name)? {
-        return Ok(());
-    }
-    // Directories that are being emptied: what they are called in the one before, and the names that are left.
-    let mut open = vec![enter(dir.as_fd(), name)?];
-    while let Some((inner, name, names)) = open.last_mut() {
-        step()?;
-        pace()?;
-        if let Some(entry) = names.next() {
-            if !remove_one(inner.as_fd(), &entry.name)? {
-                let deeper = enter(inner.as_fd(), &entry.name)?;
-                if open.len() >= 2 * overlay_diff::DEPTH_MAX {
-                    return Err(Errno::ELOOP);
-                }
-                open.push(deeper);
-            }
-            continue;
-        }
-        let name = std::mem::take(name);
-        open.pop();
-        let parent = open.last().map_or(dir.as_fd(), |(parent, ..)| parent.as_fd());
-        host::unlink_at(parent, &name, true)?;
-    }
-    Ok(())
-}
-
-/// A directory that is being emptied.
-type Emptied = (OwnedFd, Vec<u8>, std::vec::IntoIter<host::ListEntry>);
-
-fn enter(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Emptied> {
-    let open = || host::open_within(dir, name, Access::Directory);
-    let inner = match open() {
-        Err(Errno::EACCES) => {
-            host::chmod_place(host::open_within(dir, name, Access::Place)?, 0o700)?;
-            open()?
-        }
-        opened => opened?,
-    };
-    let names = host::list(inner.as_fd())?.into_iter();
-    Ok((inner, name.to_vec(), names))
-}
-
-/// Removes a name; false for a directory that has names itself.
-fn remove_one(dir: BorrowedFd<'_>, name: &[u8]) -> Result<bool> {
-    let object = match host::stat_at(dir, name) {
-        Ok(object) => object,
-        Err(Errno::ENOENT) => return Ok(true),
-        Err(e) => return Err(e),
-    };
-    match host::unlink_at(dir, name, object.is_dir()) {
-        Ok(()) | Err(Errno::ENOENT) => Ok(true),
-        Err(Errno::ENOTEMPTY | Errno::EEXIST) if object.is_dir() => Ok(false),
-        Err(e) => Err(e),
-    }
-}
-
-/// Comes before each change: where a test stops.
-fn step() -> Result<()> {
-    #[cfg(test)]
-    return steps::take();
-    #[cfg(not(test))]
-    Ok(())
-}
-
-#[cfg(test)]
-pub(crate) mod steps {
-    use abi::{Errno, Result};
-    use std::cell::Cell;
-    thread_local! { static LEFT: Cell<usize> = const { Cell::new(usize::MAX) }; }
-
-    /// Allows this many steps.
-    pub(crate) fn allow(steps: usize) {
-        LEFT.set(steps);
-    }
-
-    pub(super) fn take() -> Result<()> {
-        match LEFT.get() {
-            0 => Err(Errno::EINTR),
-            usize::MAX => Ok(()),
-            left => {
-                LEFT.set(left - 1);
-                Ok(())
-            }
-        }
     }
 }

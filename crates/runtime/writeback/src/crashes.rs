@@ -1,9 +1,9 @@
 //! Writing back to a real directory, stopped at every moment.
 
-use crate::apply::steps;
 use crate::process::write_back;
-use crate::proof::Proof;
-use crate::staging::{Repair, STAGING, Staging, recover};
+use crate::proof::{Proof, STAGING};
+use crate::recover::{Repair, begin, recover};
+use crate::steps;
 use overlay_diff::{Meta, Node, Reader, Record, State, Writer};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -267,7 +267,7 @@ fn only_our_own_journal_is_carried_out() {
 fn one_at_a_time() {
     let root = Root::new("busy");
     let proof = root.proof();
-    let staging = Staging::begin(&root.open(), &proof, &|| Ok(())).unwrap();
+    let staging = begin(&root.open(), &proof, &|| Ok(())).unwrap();
     let error = root.write_back(&changes()).unwrap_err();
     assert!(error.to_string().contains("under way"), "{error}");
     drop(staging);

@@ -1,6 +1,6 @@
 //! Calls on the directory that is written to. Every one takes a directory and one name, and follows no link.
 
-use crate::stage::Skipped;
+use crate::skipped::Skipped;
 use abi::{Errno, Result};
 use hostsys::fs::{self as host, Access, SetTime};
 use overlay_diff::{Kind, Meta};

@@ -7,8 +7,8 @@
 //! An answer is a byte (0: done, 1: not), the length of a text and the text: what was left out, or why it was not done.
 
 use crate::proof::Proof;
-use crate::stage::Skipped;
-use crate::staging::{Repair, Staging, recover};
+use crate::recover::{Repair, begin, recover};
+use crate::skipped::Skipped;
 use crate::{apply, filter, stage};
 use abi::Errno;
 use channel::Channel;
@@ -165,7 +165,7 @@ pub(crate) fn write_back<R: io::Read>(
     privileged: bool,
     reader: &mut Reader<R>,
 ) -> io::Result<Skipped> {
-    let mut staging = Staging::begin(root, proof, &|| Ok(()))?;
+    let mut staging = begin(root, proof, &|| Ok(()))?;
     let staged =
         stage::all(&staging, privileged, reader).and_then(|staged| staging.complete().map(|()| staged));
     let Ok((mut skipped, own)) = staged else {

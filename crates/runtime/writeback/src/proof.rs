@@ -12,7 +12,6 @@
 //! never carried out.
 
 use crate::journal::KEY;
-use crate::staging::STAGING;
 use hostsys::fs as host;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open, stat};
 use rustix::io::Errno;
@@ -26,6 +25,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+
+/// Name of the directory in the root that a write-back is prepared in, if nothing else has that name.
+pub const STAGING: &str = ".ringfence.commit";
 
 /// The directory of these files; no container has that name.
 const DIR: &str = "@write-back";

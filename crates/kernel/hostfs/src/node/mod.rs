@@ -1,12 +1,30 @@
 //! Host objects: their place, their cached attributes, and how to open them.
+//!
+//! Key type: [`Node`]. Each child keeps one part of a node and has the methods for it: `standing`, how long cached
+//! attributes and names are valid; `names`, the names of a watched directory; `acls`, access control lists; `views`,
+//! mappings of files that are read often.
+//! Neighbours: a node belongs to a tree ([`HostFs`]); `files` keeps the caches that the nodes of all trees share;
+//! `inode` implements vfs's traits.
+//! Invariant: in a shared tree there is one node for one host object.
+//! Locks are leaves; no host call is made with one held.
+//! A checkpoint can keep the place of a node, and finds the object there again; an object without a name is lost.
 
-use crate::acls::Acls;
+mod acls;
+mod names;
+mod standing;
+mod views;
+
+pub(crate) use self::names::{Change, Listings};
+pub(crate) use self::standing::Quiet;
+pub(crate) use self::views::Views;
+
+use self::acls::Acls;
+use self::names::Names;
+use self::standing::{ChangeCounts, Standing, Watching, is_told};
+use self::views::View;
 use crate::fd_cache::FdCache;
 use crate::files::Attached;
 use crate::fs::{HostFs, Mode};
-use crate::names::Names;
-use crate::standing::{Noted, Standing, Watching, is_told};
-use crate::views::View;
 use abi::stat::Attr;
 use abi::stat::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 use abi::{Errno, PATH_MAX, Result};
@@ -26,7 +44,7 @@ pub(crate) struct Place {
 
 /// Attributes, and when they are still so.
 #[derive(Clone, Copy)]
-struct Told {
+struct CachedAttr {
     attr: Attr,
     /// All of them.
     all: Option<Standing>,
@@ -47,7 +65,7 @@ pub(crate) struct Node {
     /// Open files of a directory.
     open_dirs: Arc<AtomicUsize>,
     /// What was told last; see [`Node::standing`].
-    attr: read_biased_lock::RwLock<Told>,
+    attr: read_biased_lock::RwLock<CachedAttr>,
     pub(crate) watch: Watching,
     pub(crate) acls: Acls,
     /// Of a directory: its names.
@@ -71,7 +89,7 @@ impl Node {
         standing: Option<Standing>,
     ) -> Arc<Node> {
         let all = standing.filter(|_| is_told(&attr, fs.coherence));
-        let told = Told { attr: translate(fs, attr), all, rights: all };
+        let told = CachedAttr { attr: translate(fs, attr), all, rights: all };
         Arc::new_cyclic(|me| Node {
             me: me.clone(),
             fs: fs.clone(),
@@ -93,7 +111,7 @@ impl Node {
 
     /// The node for a host object found at `name` in `parent`; in shared trees the one in use already. `before` was noted before
     /// the host was asked.
-    pub fn found(parent: &Arc<Node>, name: &[u8], attr: Attr, before: Noted) -> Arc<Node> {
+    pub fn found(parent: &Arc<Node>, name: &[u8], attr: Attr, before: ChangeCounts) -> Arc<Node> {
         let fs = &parent.fs;
         if fs.mode == Mode::Exclusive {
             return Node::new(fs, Some(parent.clone()), name, attr, None);
@@ -192,7 +210,7 @@ impl Node {
     /// Notes attributes as the host gave them, and when they are still so; returns them as the guest sees them.
     pub fn refresh(&self, attr: Attr, standing: Option<Standing>) -> Attr {
         let a = translate(&self.fs, attr);
-        let Told { attr: known, all: stood, .. } = *self.attr.read();
+        let CachedAttr { attr: known, all: stood, .. } = *self.attr.read();
         let standing = standing.filter(|_| is_told(&attr, self.fs.coherence) && !self.watch.is_mapped());
         self.searchable(standing);
         self.watch.set_other_names(attr.nlink > 1);
@@ -208,7 +226,7 @@ impl Node {
         if !same_link(&known, &a) {
             *target = None;
         }
-        *self.attr.write() = Told { attr: a, all: standing, rights: standing };
+        *self.attr.write() = CachedAttr { attr: a, all: standing, rights: standing };
         a
     }
 
@@ -278,13 +296,13 @@ impl Node {
 
     /// The attributes, if they were learnt when all was as `standing` says.
     pub fn still(&self, standing: Option<Standing>) -> Option<Attr> {
-        let Told { attr, all, .. } = *self.attr.read();
+        let CachedAttr { attr, all, .. } = *self.attr.read();
         (all? == standing? && !self.watch.is_quiet()).then_some(attr)
     }
 
     /// Attributes of which mode and owners are right now; `None` when that is not known.
     pub fn known_rights(&self) -> Option<Attr> {
-        let Told { attr, rights, .. } = *self.attr.read();
+        let CachedAttr { attr, rights, .. } = *self.attr.read();
         self.standing().is_some_and(|now| rights.is_some_and(|stood| stood.same_rights(&now))).then_some(attr)
     }
 

@@ -1,8 +1,19 @@
-//! Inodes in memory.
+//! Inodes in memory: attributes, extended attributes and the body of each type.
+//!
+//! Key type: [`Node`]. Its children: `dir`, the names of a directory, and `acls`, the access control lists.
+//! Neighbours: a node belongs to an instance ([`TmpFs`]) and may have started as an object of the layers (the module
+//! `lower`); the module `inode` implements vfs's traits.
+//! Locks, outermost first: a directory (`TMPFS_DIR`), a file's content (`TMPFS_CONTENT`), `meta`. The atomics outside
+//! `meta` may be read without a lock.
+//! A checkpoint keeps all of a node; a node that is still as the layers have it is found there again.
 
-use crate::acls::Acls;
+mod acls;
+mod dir;
+
+pub(crate) use self::dir::{Dir, Item};
+
+use self::acls::Acls;
 use crate::content::Content;
-use crate::dir::Dir;
 use crate::fs::TmpFs;
 use crate::lower::{LowerBody, LowerDir, LowerInode, View, XattrMap};
 use abi::Result;
@@ -244,7 +255,7 @@ impl Node {
             && !x.is_empty()
             && let Some(v) = x.remove(CAPABILITY)
         {
-            self.fs.uncharge_space(one_xattr_space(CAPABILITY, &v));
+            self.fs.inodes.uncharge(one_xattr_space(CAPABILITY, &v));
         }
         m.mtime = now;
         m.ctime = now;
@@ -337,14 +348,14 @@ impl Drop for Node {
             self.fs.uncharge_inode();
         }
         if let Xattrs::Own(x) = &self.meta.get_mut().xattrs {
-            self.fs.uncharge_space(xattr_space(x));
+            self.fs.inodes.uncharge(xattr_space(x));
         }
-        self.fs.uncharge_space(self.acls.space());
+        self.fs.inodes.uncharge(self.acls.space());
         match &mut self.body {
-            Body::File(c) => c.get_mut().release(&self.fs),
+            Body::File(c) => c.get_mut().release(&self.fs.storage),
             Body::Dir(d) => drop_tree(d.get_mut()),
             Body::Link(l) if self.lower.is_none() => {
-                self.fs.recharge(link_pages(l.get().map_or(0, Vec::len)), 0)
+                self.fs.storage.pages.recharge(link_pages(l.get().map_or(0, Vec::len)), 0)
             }
             Body::Link(_) | Body::Special => {}
         }

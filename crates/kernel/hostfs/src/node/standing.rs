@@ -4,8 +4,8 @@
 //! both numbers stay the same ([`Standing`]). The numbers are read before the host call. A change in between makes the
 //! answer invalid, and the call is made again.
 
+use super::Node;
 use crate::fs::{HostFs, Mode};
-use crate::node::Node;
 use crate::watches::{Coherence, Follower};
 use abi::stat::Attr;
 use abi::stat::S_IFREG;
@@ -46,7 +46,7 @@ impl Standing {
     }
 
     /// Of a node that has just been made, for what the host said after `before` was noted.
-    pub fn of_new(fs: &HostFs, before: &Noted) -> Option<Standing> {
+    pub fn of_new(fs: &HostFs, before: &ChangeCounts) -> Option<Standing> {
         // Another node for the object may have come and gone, and changed it.
         let quiet = fs.writes.load(Ordering::Acquire) == before.writes;
         before.changes.filter(|_| quiet).map(|parent| Standing { parent, own: 0, ours: 0, rights: 0 })
@@ -55,7 +55,7 @@ impl Standing {
 
 /// What a directory notes before the host is asked about a name in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Noted {
+pub(crate) struct ChangeCounts {
     changes: Option<u64>,
     writes: u64,
 }
@@ -209,14 +209,14 @@ impl Node {
     }
 
     /// The same for what the host said of the object after `before` was noted in its directory.
-    pub fn standing_since(&self, before: &Noted) -> Option<Standing> {
+    pub fn standing_since(&self, before: &ChangeCounts) -> Option<Standing> {
         let quiet = self.fs.writes.load(Ordering::Acquire) == before.writes;
         self.standing().filter(|now| quiet && !self.is_dir() && Some(now.parent) == before.changes)
     }
 
     /// What this directory notes before the host is asked about a name in it.
-    pub fn noted(&self) -> Noted {
-        Noted { writes: self.fs.writes.load(Ordering::Acquire), changes: self.changes() }
+    pub fn noted(&self) -> ChangeCounts {
+        ChangeCounts { writes: self.fs.writes.load(Ordering::Acquire), changes: self.changes() }
     }
 
     /// See [`vfs::Confirming::epoch`].

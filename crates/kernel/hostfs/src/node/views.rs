@@ -6,8 +6,8 @@
 //!
 //! Locks: the list, a node's own; both are leaves, and none is held while the other is taken.
 
+use super::Node;
 use crate::fs::Mode;
-use crate::node::Node;
 use abi::stat::S_IFREG;
 use hostsys::memfd::CopyArea;
 use hostsys::view::FileView;

@@ -4,10 +4,9 @@
 //! directory keep their place in its listing, which is read once; an entry
 //! here with the same name hides it, a whiteout without replacement.
 
+use super::Node;
 use crate::fs::TmpFs;
 use crate::lower::LowerDir;
-use crate::node::Node;
-use crate::walk::Item;
 use abi::{Errno, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,6 +19,18 @@ pub(crate) enum Entry {
     Hiding(Arc<Node>, u64),
     /// A name of the lower directory that was removed.
     Whiteout,
+}
+
+/// A name of a directory that may have changed, for the module `walk`.
+pub(crate) enum Item {
+    /// The layers' object of that name is gone.
+    Gone,
+    /// A node in place.
+    Kept(Arc<Node>),
+    /// Another node.
+    New(Arc<Node>),
+    /// The same, where the layers have an object of that name.
+    Hiding(Arc<Node>),
 }
 
 /// A directory's entries.

@@ -11,7 +11,7 @@
 //!
 //! Locks are leaves. No host call is made with them held.
 
-use crate::node::Node;
+use super::Node;
 use hostsys::fs::ListEntry;
 use lock_order::Mutex;
 use std::cmp::Ordering as Order;
@@ -88,20 +88,20 @@ struct State {
     begun: u32,
     /// Our changes that have ended.
     ended: u64,
-    kept: Option<Kept>,
+    kept: Option<Listing>,
 }
 
-struct Kept {
+struct Listing {
     /// The number of changes by others under which it holds.
     changes: u64,
     list: List,
-    count: Counted,
+    count: NameCount,
 }
 
 /// Names that count among those of all directories.
-struct Counted(Arc<AtomicUsize>, usize);
+struct NameCount(Arc<AtomicUsize>, usize);
 
-impl Counted {
+impl NameCount {
     fn set(&mut self, n: usize) {
         self.0.fetch_add(n, Ordering::Relaxed);
         self.0.fetch_sub(self.1, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for NameCount {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -231,10 +231,10 @@ impl Node {
             return;
         }
         let listings = &self.fs.home.listings;
-        let mut kept = Kept {
+        let mut kept = Listing {
             changes: reading.changes,
             list: List::default(),
-            count: Counted(listings.count.clone(), 0),
+            count: NameCount(listings.count.clone(), 0),
         };
         read.iter().for_each(|e| kept.list.add(&e.name, e.ino, e.kind));
         kept.count.set(kept.list.names.len());

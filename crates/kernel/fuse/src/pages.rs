@@ -1,19 +1,19 @@
-//! Files that are mapped.
+//! The bytes of files that are mapped.
 //!
 //! Guest memory is the host's, so a mapping needs a file of the host: the bytes of a mapped file are kept in a file in
 //! memory, which is filled when mmap(2) asks, and again for a new mapping when the daemon says that the file has
 //! changed. write(2) and ftruncate(2) change both. Stores to a mapping are not reported, so shared mappings that may be
 //! written do not exist (ENODEV).
 //!
-//! Lock: what is loaded, a leaf; not held while the daemon is asked.
+//! Key type: [`Pages`]. Neighbours: a node keeps its pages; an open file fills them for mmap(2).
+//! Lock: what is loaded, a leaf; not held while the daemon is asked. A checkpoint keeps nothing: the bytes are the daemon's.
 
-use crate::file::File;
-use crate::node::Node;
+use abi::stat::Attr;
 use abi::time::Timespec;
-use abi::{Errno, PAGE_SIZE, Result};
+use abi::{Errno, Result};
 use lock_order::Mutex;
 use std::sync::Arc;
-use vfs::{Caller, Inode, InodeRef, Internal, MapRequest, Mapping, OpenFile, SetAttr};
+use vfs::{Caller, InodeRef, Internal, MapRequest, Mapping, OpenFile, SetAttr};
 
 /// Bytes that are asked for at a time, at most.
 const PIECE: usize = 512 << 10;
@@ -73,8 +73,8 @@ impl Loaded {
 }
 
 impl Pages {
-    fn new(node: &Node, cx: &Internal) -> Result<Arc<Pages>> {
-        let root = node.fs.mapped().root();
+    /// Empty, in a new file of the file system with this root.
+    pub fn new(root: &InodeRef, cx: &Internal) -> Result<Arc<Pages>> {
         let inode = root.dir()?.create_unnamed(cx, 0o600, 0, 0)?;
         let open = |flags: i32| {
             Ok::<_, Errno>(OpenFile::new(None, Some(inode.clone()), inode.open(cx, flags)?, flags))
@@ -83,14 +83,31 @@ impl Pages {
         Ok(Arc::new(Pages { inode, write, read, loaded: Mutex::default() }))
     }
 
-    fn resize(&self, cx: &Internal, size: u64) -> Result<()> {
+    /// The file has another size.
+    pub fn resize(&self, cx: &Internal, size: u64) -> Result<()> {
         self.inode.set_attr(cx, &SetAttr { size: Some(size), ..SetAttr::default() })
     }
 
-    /// Reads what is missing of a range.
-    fn load(&self, file: &File, cx: &dyn Caller, start: u64, end: u64) -> Result<()> {
+    /// Something was written to the file.
+    pub fn write(&self, cx: &Internal, at: u64, bytes: &[u8]) -> Result<()> {
+        self.write.ops.write(cx, &self.write, bytes, at).map(drop)
+    }
+
+    /// All of it has to be read again.
+    pub fn forget(&self) {
+        *self.loaded.lock() = Loaded::default();
+    }
+
+    /// Reads what is missing of a range of a file with these attributes. `fetch` asks the daemon for at most `most` bytes.
+    pub fn load(
+        &self,
+        cx: &dyn Caller,
+        attr: &Attr,
+        (start, end): (u64, u64),
+        most: usize,
+        fetch: &dyn Fn(&mut [u8], u64) -> Result<usize>,
+    ) -> Result<()> {
         let inside = Internal::new(cx.vfs());
-        let attr = file.node.attr()?;
         let version = Version { mtime: attr.mtime, size: attr.size };
         let changed = {
             let mut loaded = self.loaded.lock();
@@ -107,7 +124,7 @@ impl Pages {
         let missing = self.loaded.lock().missing(start, end.max(start));
         let mut buf = Vec::new();
         // One request at a time, so that an error of the daemon is not taken for the end of the file.
-        let most = file.most_read().min(PIECE);
+        let most = most.min(PIECE);
         for (from, to) in missing {
             let mut at = from;
             while at < to {
@@ -116,9 +133,9 @@ impl Pages {
                 }
                 let want = usize::try_from(to - at).map_or(most, |left| left.min(most));
                 buf.resize(want, 0);
-                let n = file.fetch(cx, libc::O_RDONLY, &mut buf[..want], at)?;
+                let n = fetch(&mut buf[..want], at)?;
                 if n > 0 {
-                    self.write.ops.write(&inside, &self.write, &buf[..n], at)?;
+                    self.write(&inside, at, &buf[..n])?;
                 }
                 // What a daemon does not give of a file that is long enough is zeros.
                 let end = if n < want { to } else { at + n as u64 };
@@ -131,60 +148,11 @@ impl Pages {
         }
         Ok(())
     }
-}
 
-impl Node {
-    fn pages(&self) -> Option<Arc<Pages>> {
-        self.pages.lock().clone()
+    /// A private mapping of what is there.
+    pub fn map(&self, cx: &Internal, req: &MapRequest) -> Result<Mapping> {
+        self.read.ops.map(cx, &self.read, &MapRequest { shared: false, ..*req })
     }
-
-    /// New mappings have to read everything again.
-    pub fn forget_pages(&self) {
-        if let Some(pages) = self.pages() {
-            *pages.loaded.lock() = Loaded::default();
-        }
-    }
-
-    /// Something was written to the file: mappings show it.
-    pub fn write_pages(&self, cx: &dyn Caller, at: u64, bytes: &[u8]) {
-        let Some(pages) = self.pages() else { return };
-        let inside = Internal::new(cx.vfs());
-        if pages.write.ops.write(&inside, &pages.write, bytes, at).is_err() {
-            self.forget_pages();
-        }
-    }
-
-    /// The file has another size.
-    pub fn resize_pages(&self, cx: &dyn Caller) {
-        let Some(pages) = self.pages() else { return };
-        if pages.resize(&Internal::new(cx.vfs()), self.size()).is_err() {
-            self.forget_pages();
-        }
-    }
-}
-
-/// mmap(2).
-pub(crate) fn map(file: &File, cx: &dyn Caller, open: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-    let written = req.shared && req.prot & libc::PROT_WRITE != 0;
-    if written || req.shared && file.is_direct(open.flags()) {
-        return Err(Errno::ENODEV);
-    }
-    file.node.update(cx)?;
-    let known = file.node.pages();
-    let inside = Internal::new(cx.vfs());
-    let pages = match known {
-        Some(pages) => pages,
-        None => {
-            let new = Pages::new(&file.node, &inside)?;
-            let mut slot = file.node.pages.lock();
-            // What is not needed goes after the lock.
-            slot.get_or_insert_with(|| new.clone()).clone()
-        }
-    };
-    let end = req.offset.checked_add(req.len).ok_or(Errno::EOVERFLOW)?;
-    let end = end.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EOVERFLOW)?;
-    pages.load(file, cx, req.offset, end)?;
-    pages.read.ops.map(&inside, &pages.read, &MapRequest { shared: false, ..*req })
 }
 
 #[cfg(test)]

@@ -1,26 +1,14 @@
-//! `state` and `list`: the record of a container.
+//! The record of a container: what is written to its directory, and the part of it that clients see.
+//!
+//! Key types: [`Record`], [`State`], [`Status`]. All are plain data.
 
-use crate::{Result, Settings, directory};
+use crate::Result;
 use bundle::Pod;
 use cgroups::{Manager, Saved};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-
-/// A container's state.
-pub fn state(settings: &Settings, id: &str) -> Result<State> {
-    Ok(settings.find(id)?.1.state)
-}
-
-/// The states of all containers, by id.
-pub fn list(settings: &Settings) -> Result<Vec<State>> {
-    let dir = settings.state_dir();
-    let listed = directory::list(&dir).map_err(|error| {
-        format!("state directory {}: {error}; choose another with --root, or use --rootless", dir.display())
-    })?;
-    Ok(listed.into_iter().map(|record| record.state).collect())
-}
 
 /// Where a container is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The view of sessions and process groups that terminals need.
 
-use crate::pty::Pty;
+use super::Pty;
 use abi::Signal;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Lock: a leaf, held while list and mode change together. A lower inode is asked without it.
 
-use crate::node::{Node, one_xattr_space};
+use super::{Node, one_xattr_space};
 use abi::Result;
 use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
@@ -91,7 +91,7 @@ impl AclInode for Node {
         if let State::Lower = lists[kind as usize] {
             if let Some(acl) = &lower {
                 // What came from below is there already; it counts, but is not refused.
-                self.fs.recharge_space(0, space(kind, acl));
+                self.fs.inodes.recharge(0, space(kind, acl));
             }
             lists[kind as usize] = State::Own(lower);
         }
@@ -113,7 +113,7 @@ impl AclInode for Node {
         // What the lower inode has is known from here on, so that it is not taken for ours later.
         self.acl(kind)?;
         let new = acl.as_ref().map_or(0, |acl| space(kind, acl));
-        self.fs.charge_space(new)?;
+        self.fs.inodes.charge(new)?;
         self.change();
         let old = {
             let mut lists = self.acls.lists.lock();
@@ -124,7 +124,7 @@ impl AclInode for Node {
             std::mem::replace(&mut lists[kind as usize], State::Own(acl))
         };
         if let State::Own(Some(old)) = old {
-            self.fs.uncharge_space(space(kind, &old));
+            self.fs.inodes.uncharge(space(kind, &old));
         }
         self.touch_ctime();
         Ok(())

@@ -4,9 +4,9 @@
 //! A list that was read is kept as long as the object's attributes. In watched directories that is until another
 //! process changes something; elsewhere until the time of change differs. Our own change of the list ends it as well.
 
+use super::Node;
+use super::standing::is_told;
 use crate::fs::Mode;
-use crate::node::Node;
-use crate::standing::is_told;
 use abi::stat::{S_IFDIR, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -30,10 +30,10 @@ enum Stamp {
 
 /// The lists of a node that are known.
 #[derive(Default)]
-pub(crate) struct Acls(Mutex<Known>);
+pub(crate) struct Acls(Mutex<Lists>);
 
 #[derive(Default)]
-struct Known {
+struct Lists {
     /// Our changes.
     changes: u64,
     lists: [Option<(Stamp, Option<Arc<Acl>>)>; 2],

@@ -5,24 +5,30 @@
 //!
 //! Holes stay holes in all of them. The instance's limit is charged per page; memory files are charged by the host's
 //! block count. Writes to them are estimated, and mappings fill pages without the kernel's knowledge, so the instance
-//! measures such files before it refuses anything ([`TmpFs::settle`]).
+//! measures such files before it refuses anything ([`Storage::settle`]).
+//!
+//! Key type: [`Content`]. Its child `pages` changes pages and charges them. Neighbours: `storage`, `memfile` and
+//! `filestore` below; `inode` and `open_file` hold the lock of the content (rank `TMPFS_CONTENT`) while they call.
+//! A checkpoint keeps the bytes, the holes, the seals and whether the content is still the lower file's.
 
+mod pages;
+
+use self::pages::{
+    copy_extents, disk_reserve, disk_write, heap_punch, heap_reserve, heap_write, mem_reserve, put, uncharge,
+};
 use crate::filestore::Extents;
-use crate::fs::TmpFs;
-use crate::lower::LowerFile;
+use crate::lower_file::LowerFile;
 use crate::memfile::MemFile;
-use abi::{Errno, Result};
+use crate::storage::Storage;
+use abi::{Errno, PAGE_SIZE as PAGE, Result};
 use caller::quota::{Charge, Kind};
 use hostsys::fs as host;
 use hostsys::memfd::CopyArea;
 use lock_order::Mutex;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use vfs::{Caller, Loan};
 
-/// Bytes of a page.
-pub(crate) const PAGE: u64 = 4096;
 /// Larger files live in memory files from the start.
 const HEAP_MAX: u64 = 1 << 20;
 /// Largest file (s_maxbytes).
@@ -32,8 +38,6 @@ pub(crate) const MAX_SIZE: u64 = i64::MAX as u64;
 const KEEP_SIZE: i32 = 1;
 /// FALLOC_FL_PUNCH_HOLE.
 const PUNCH_HOLE: i32 = 2;
-/// Pages that are reserved at once close to the limit.
-const RESERVE: u64 = 64;
 // F_SEAL_*: see fcntl(2).
 pub(crate) const SEAL_SEAL: u32 = 1;
 pub(crate) const SEAL_SHRINK: u32 = 2;
@@ -98,10 +102,10 @@ impl Content {
     }
 
     /// The inode goes: gives back what is charged.
-    pub fn release(&mut self, fs: &TmpFs) {
-        fs.recharge(std::mem::take(self.charged.get_mut()), 0);
+    pub fn release(&mut self, storage: &Storage) {
+        storage.pages.recharge(std::mem::take(self.charged.get_mut()), 0);
         if let Store::Mem(m) = &self.store {
-            m.release(fs);
+            m.release(&storage.pages);
         }
     }
 
@@ -133,9 +137,9 @@ impl Content {
         }
     }
 
-    fn measure(&self, fs: &TmpFs) {
+    fn measure(&self, storage: &Storage) {
         if let Store::Mem(m) = &self.store {
-            m.measure(fs);
+            m.measure(&storage.pages);
         }
     }
 
@@ -216,8 +220,8 @@ impl Content {
     }
 
     /// Brings the content to where it can be changed, or mapped.
-    pub fn own(&mut self, cx: &dyn Caller, fs: &TmpFs, need: Need) -> Result<()> {
-        let disk = fs.store.as_ref().filter(|_| !self.sealable);
+    pub fn own(&mut self, cx: &dyn Caller, storage: &Storage, need: Need) -> Result<()> {
+        let disk = storage.file.as_ref().filter(|_| !self.sealable);
         match (&self.store, disk) {
             (Store::Mem(_), _) => return Ok(()),
             (Store::Heap(pages), Some(disk)) if pages.is_empty() && need != Need::Mapping => {
@@ -226,23 +230,23 @@ impl Content {
             }
             (Store::Heap(_), _) if need == Need::Change => return Ok(()),
             (Store::Disk(_), _) if need != Need::Mapping => return Ok(()),
-            (Store::Heap(_) | Store::Disk(_), _) => self.move_to_memory(cx, fs)?,
+            (Store::Heap(_) | Store::Disk(_), _) => self.move_to_memory(cx, storage)?,
             (Store::Lower(_), Some(_)) => {
-                self.copy_up_to_disk(cx, fs)?;
+                self.copy_up_to_disk(cx, storage)?;
                 if need == Need::Mapping {
-                    self.move_to_memory(cx, fs)?;
+                    self.move_to_memory(cx, storage)?;
                 }
             }
-            (Store::Lower(_), None) => self.copy_up(cx, fs, need)?,
+            (Store::Lower(_), None) => self.copy_up(cx, storage, need)?,
         }
-        self.measure(fs);
+        self.measure(storage);
         Ok(())
     }
 
     /// Moves pages to a memory file.
-    fn move_to_memory(&mut self, cx: &dyn Caller, fs: &TmpFs) -> Result<()> {
+    fn move_to_memory(&mut self, cx: &dyn Caller, storage: &Storage) -> Result<()> {
         let size = self.size;
-        let m = MemFile::new(&fs.memory, self.charge_sealable(cx)?)?;
+        let m = MemFile::new(&storage.memory, self.charge_sealable(cx)?)?;
         host::truncate(&*m.rw()?, size)?;
         match &self.store {
             Store::Heap(pages) => {
@@ -268,16 +272,16 @@ impl Content {
     }
 
     /// Copies the lower file to the heap, or, when it is large or to be mapped, to a memory file.
-    fn copy_up(&mut self, cx: &dyn Caller, fs: &TmpFs, need: Need) -> Result<()> {
+    fn copy_up(&mut self, cx: &dyn Caller, storage: &Storage, need: Need) -> Result<()> {
         let size = self.size;
         let heap = need == Need::Change && size <= HEAP_MAX;
         let mut pages = BTreeMap::new();
-        let mem = if heap { None } else { Some(MemFile::new(&fs.memory, None)?) };
+        let mem = if heap { None } else { Some(MemFile::new(&storage.memory, None)?) };
         if let Some(m) = &mem {
-            fs.ensure_room(size.div_ceil(PAGE))?;
+            storage.ensure_room(size.div_ceil(PAGE))?;
             host::truncate(&*m.rw()?, size)?;
         } else {
-            fs.charge(size.div_ceil(PAGE))?;
+            storage.charge(size.div_ceil(PAGE))?;
             *self.charged.lock() = size.div_ceil(PAGE);
         }
         self.each_lower(cx, &mut |data, off| {
@@ -303,8 +307,8 @@ impl Content {
     }
 
     /// Copies the lower file to the instance's file.
-    fn copy_up_to_disk(&mut self, cx: &dyn Caller, fs: &TmpFs) -> Result<()> {
-        let Some(store) = &fs.store else { return Err(Errno::EIO) };
+    fn copy_up_to_disk(&mut self, cx: &dyn Caller, storage: &Storage) -> Result<()> {
+        let Some(store) = &storage.file else { return Err(Errno::EIO) };
         let mut extents = Extents::new(store);
         let charged = Mutex::new(0);
         let copied = self.each_lower(cx, &mut |data, off| {
@@ -312,7 +316,7 @@ impl Content {
             if data.iter().all(|&b| b == 0) {
                 return Ok(());
             }
-            match disk_write(&mut extents, fs, &charged, data, off)? {
+            match disk_write(&mut extents, storage, &charged, data, off)? {
                 n if n == data.len() => Ok(()),
                 _ => Err(Errno::ENOSPC),
             }
@@ -324,7 +328,7 @@ impl Content {
                 Ok(())
             }
             Err(e) => {
-                fs.recharge(*charged.lock(), 0);
+                storage.pages.recharge(*charged.lock(), 0);
                 Err(e)
             }
         }
@@ -355,9 +359,9 @@ impl Content {
     }
 
     /// Forgets everything (O_TRUNC of a lower file needs no copy).
-    fn clear(&mut self, fs: &TmpFs) {
+    fn clear(&mut self, storage: &Storage) {
         let mut c = self.charged.lock();
-        fs.recharge(*c, 0);
+        storage.pages.recharge(*c, 0);
         *c = 0;
         drop(c);
         self.store = Store::Heap(BTreeMap::new());
@@ -369,7 +373,7 @@ impl Content {
     pub fn write(
         &mut self,
         cx: &dyn Caller,
-        fs: &TmpFs,
+        storage: &Storage,
         buf: &[u8],
         off: Option<u64>,
     ) -> Result<(usize, u64)> {
@@ -389,21 +393,21 @@ impl Content {
             }
         }
         let end = off + n as u64;
-        self.own(cx, fs, if end > HEAP_MAX { Need::Large } else { Need::Change })?;
+        self.own(cx, storage, if end > HEAP_MAX { Need::Large } else { Need::Change })?;
         let done = match &mut self.store {
             Store::Heap(pages) => {
-                let done = heap_write(pages, fs, &self.charged, &buf[..n], off);
+                let done = heap_write(pages, storage, &self.charged, &buf[..n], off);
                 if done == 0 && n > 0 {
                     return Err(Errno::ENOSPC);
                 }
                 done
             }
-            Store::Disk(extents) => disk_write(extents, fs, &self.charged, &buf[..n], off)?,
+            Store::Disk(extents) => disk_write(extents, storage, &self.charged, &buf[..n], off)?,
             Store::Mem(m) => {
                 let pages = end.div_ceil(PAGE) - off / PAGE;
-                if fs.ensure_room(pages).is_err() {
+                if storage.ensure_room(pages).is_err() {
                     let m = m.clone();
-                    return self.write_tight(fs, &m, &buf[..n], off);
+                    return self.write_tight(storage, &m, &buf[..n], off);
                 }
                 host::pwrite_full(&*m.rw()?, &buf[..n], off)?
             }
@@ -414,28 +418,28 @@ impl Content {
             self.size = end;
         }
         if let Store::Mem(m) = &self.store
-            && fs.limited()
+            && storage.pages.limited()
         {
-            m.estimate(fs, end.div_ceil(PAGE) - off / PAGE, self.size.div_ceil(PAGE));
+            storage.estimate(m, end.div_ceil(PAGE) - off / PAGE, self.size.div_ceil(PAGE));
         }
         Ok((done, end))
     }
 
     /// A write to a memory file close to the limit, page by page. A page that turns out to have been a hole, and for
     /// which there is no room, becomes one again.
-    fn write_tight(&mut self, fs: &TmpFs, m: &MemFile, buf: &[u8], off: u64) -> Result<(usize, u64)> {
+    fn write_tight(&mut self, storage: &Storage, m: &MemFile, buf: &[u8], off: u64) -> Result<(usize, u64)> {
         let fd = m.rw()?;
         let mut done = 0;
-        let mut before = m.measure(fs);
+        let mut before = m.measure(&storage.pages);
         while done < buf.len() {
             let at = off + done as u64;
             let len = ((PAGE - at % PAGE) as usize).min(buf.len() - done);
             let wrote = host::pwrite_full(&*fd, &buf[done..done + len], at)?;
-            let now = m.measure(fs);
-            if now > before && fs.exceeded() {
+            let now = m.measure(&storage.pages);
+            if now > before && storage.pages.exceeded() {
                 host::allocate(&*fd, KEEP_SIZE | PUNCH_HOLE, at / PAGE * PAGE, PAGE)?;
                 host::truncate(&*fd, self.size)?;
-                m.measure(fs);
+                m.measure(&storage.pages);
                 break;
             }
             before = now;
@@ -446,7 +450,7 @@ impl Content {
     }
 
     /// Changes the size.
-    pub fn truncate(&mut self, cx: &dyn Caller, fs: &TmpFs, size: u64) -> Result<()> {
+    pub fn truncate(&mut self, cx: &dyn Caller, storage: &Storage, size: u64) -> Result<()> {
         if size > MAX_SIZE {
             return Err(Errno::EFBIG);
         }
@@ -456,18 +460,18 @@ impl Content {
             return Err(Errno::EPERM);
         }
         if size == 0 && matches!(self.store, Store::Lower(_)) {
-            self.clear(fs);
+            self.clear(storage);
             return Ok(());
         }
         if size == self.size {
             return Ok(());
         }
-        self.own(cx, fs, Need::Change)?;
+        self.own(cx, storage, Need::Change)?;
         match &mut self.store {
             Store::Heap(pages) => {
                 let gone = pages.split_off(&size.div_ceil(PAGE)).len() as u64;
                 let mut c = self.charged.lock();
-                fs.recharge(gone, 0);
+                storage.pages.recharge(gone, 0);
                 *c = c.saturating_sub(gone);
                 if let Some(p) = pages.get_mut(&(size / PAGE)) {
                     p[(size % PAGE) as usize..].fill(0);
@@ -480,7 +484,7 @@ impl Content {
                     extents.punch(size, size.next_multiple_of(PAGE))?;
                     gone = extents.free_from(size.div_ceil(PAGE));
                 }
-                uncharge(fs, &self.charged, gone);
+                uncharge(&storage.pages, &self.charged, gone);
             }
             Store::Mem(m) => {
                 host::truncate(&*m.rw()?, size)?;
@@ -491,12 +495,19 @@ impl Content {
             Store::Lower(_) => return Err(Errno::EIO),
         }
         self.size = size;
-        self.measure(fs);
+        self.measure(storage);
         Ok(())
     }
 
     /// fallocate(2): mode 0, KEEP_SIZE, PUNCH_HOLE.
-    pub fn allocate(&mut self, cx: &dyn Caller, fs: &TmpFs, mode: i32, off: u64, len: u64) -> Result<()> {
+    pub fn allocate(
+        &mut self,
+        cx: &dyn Caller,
+        storage: &Storage,
+        mode: i32,
+        off: u64,
+        len: u64,
+    ) -> Result<()> {
         if mode & !(KEEP_SIZE | PUNCH_HOLE) != 0 || mode == PUNCH_HOLE {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -505,17 +516,17 @@ impl Content {
             if self.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
                 return Err(Errno::EPERM);
             }
-            self.own(cx, fs, Need::Change)?;
+            self.own(cx, storage, Need::Change)?;
             match &mut self.store {
                 Store::Heap(pages) => {
                     let gone = heap_punch(pages, off, end);
-                    fs.recharge(gone, 0);
+                    storage.pages.recharge(gone, 0);
                     let mut c = self.charged.lock();
                     *c = c.saturating_sub(gone);
                 }
                 Store::Disk(extents) => {
                     let gone = extents.punch(off, end)?;
-                    uncharge(fs, &self.charged, gone);
+                    uncharge(&storage.pages, &self.charged, gone);
                 }
                 Store::Mem(m) => {
                     host::allocate(&*m.rw()?, mode, off, len)?;
@@ -525,22 +536,22 @@ impl Content {
                 }
                 Store::Lower(_) => return Err(Errno::EIO),
             }
-            self.measure(fs);
+            self.measure(storage);
             return Ok(());
         }
         if end > self.size && self.seals & SEAL_GROW != 0 {
             return Err(Errno::EPERM);
         }
         let pages = off / PAGE..end.div_ceil(PAGE);
-        fs.could_hold(pages.end - pages.start)?;
-        self.own(cx, fs, if end > HEAP_MAX { Need::Large } else { Need::Change })?;
+        storage.pages.could_hold(pages.end - pages.start)?;
+        self.own(cx, storage, if end > HEAP_MAX { Need::Large } else { Need::Change })?;
         match &mut self.store {
-            Store::Heap(heap) => heap_reserve(heap, fs, &self.charged, pages)?,
-            Store::Disk(extents) => disk_reserve(extents, fs, &self.charged, pages)?,
-            Store::Mem(m) if fs.ensure_room(pages.end - pages.start).is_ok() => {
+            Store::Heap(heap) => heap_reserve(heap, storage, &self.charged, pages)?,
+            Store::Disk(extents) => disk_reserve(extents, storage, &self.charged, pages)?,
+            Store::Mem(m) if storage.ensure_room(pages.end - pages.start).is_ok() => {
                 host::allocate(&*m.rw()?, KEEP_SIZE, off, len)?
             }
-            Store::Mem(m) => mem_reserve(m, fs, pages)?,
+            Store::Mem(m) => mem_reserve(m, storage, pages)?,
             Store::Lower(_) => return Err(Errno::EIO),
         }
         if mode & KEEP_SIZE == 0 && end > self.size {
@@ -549,7 +560,7 @@ impl Content {
                 host::truncate(&*m.rw()?, end)?;
             }
         }
-        self.measure(fs);
+        self.measure(storage);
         Ok(())
     }
 
@@ -604,196 +615,4 @@ impl Content {
     pub fn fd(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
         self.mem().and_then(|m| m.rw().ok())
     }
-}
-
-fn put(m: &MemFile, data: &[u8], off: u64) -> Result<()> {
-    match host::pwrite_full(&*m.rw()?, data, off)? {
-        n if n == data.len() => Ok(()),
-        _ => Err(Errno::ENOSPC),
-    }
-}
-
-/// Writes to heap pages; less than asked for when the limit is reached.
-fn heap_write(
-    pages: &mut BTreeMap<u64, Page>,
-    fs: &TmpFs,
-    charged: &Mutex<u64>,
-    buf: &[u8],
-    off: u64,
-) -> usize {
-    let mut done = 0;
-    while done < buf.len() {
-        let at = off + done as u64;
-        let (page, from) = (at / PAGE, (at % PAGE) as usize);
-        let len = (PAGE as usize - from).min(buf.len() - done);
-        let p = match pages.entry(page) {
-            std::collections::btree_map::Entry::Occupied(o) => o.into_mut(),
-            std::collections::btree_map::Entry::Vacant(v) => {
-                if fs.charge(1).is_err() {
-                    break;
-                }
-                *charged.lock() += 1;
-                v.insert(zero_page())
-            }
-        };
-        p[from..from + len].copy_from_slice(&buf[done..done + len]);
-        done += len;
-    }
-    done
-}
-
-fn uncharge(fs: &TmpFs, charged: &Mutex<u64>, pages: u64) {
-    fs.recharge(pages, 0);
-    let mut c = charged.lock();
-    *c = c.saturating_sub(pages);
-}
-
-/// Gives holes in `pages` pages, as many as may be charged; those that are new.
-fn disk_fill(
-    extents: &mut Extents,
-    fs: &TmpFs,
-    charged: &Mutex<u64>,
-    pages: Range<u64>,
-) -> Result<Vec<Range<u64>>> {
-    let mut new = Vec::new();
-    while let Some(hole) = extents.hole(pages.clone()) {
-        let mut n = hole.end - hole.start;
-        if fs.charge(n).is_err() {
-            n = n.min(fs.room()).max(1);
-            match fs.charge(n) {
-                Ok(()) => {}
-                Err(_) if !new.is_empty() => break,
-                Err(e) => return Err(e),
-            }
-        }
-        let got = extents.fill(&(hole.start..hole.start + n));
-        fs.recharge(n - got, 0);
-        *charged.lock() += got;
-        new.push(hole.start..hole.start + got);
-    }
-    Ok(new)
-}
-
-/// Writes to the instance's file. ENOSPC when nothing fits, be it by the limit or on the host's disk.
-fn disk_write(
-    extents: &mut Extents,
-    fs: &TmpFs,
-    charged: &Mutex<u64>,
-    buf: &[u8],
-    off: u64,
-) -> Result<usize> {
-    if buf.is_empty() {
-        return Ok(0);
-    }
-    let pages = off / PAGE..(off + buf.len() as u64).div_ceil(PAGE);
-    let filled = disk_fill(extents, fs, charged, pages.clone());
-    let end = extents.hole(pages.clone()).map_or(off + buf.len() as u64, |hole| hole.start * PAGE);
-    let new = match filled {
-        Ok(new) => new,
-        // Pages that were there already can be written.
-        Err(_) if end > off => Vec::new(),
-        Err(e) => return Err(e),
-    };
-    let n = usize::try_from(end.saturating_sub(off)).unwrap_or(buf.len()).min(buf.len());
-    let written = extents.write(&buf[..n], off);
-    let done = *written.as_ref().unwrap_or(&0) as u64;
-    if done < n as u64 {
-        // The host's disk is full: what got no data becomes a hole again.
-        for range in new {
-            let from = range.start.max((off + done).div_ceil(PAGE));
-            if from < range.end {
-                uncharge(fs, charged, extents.free(from..range.end));
-            }
-        }
-    }
-    match written {
-        Ok(0) => Err(Errno::ENOSPC),
-        written => written,
-    }
-}
-
-/// Reserves pages of the instance's file: all of them, or none and ENOSPC.
-fn disk_reserve(extents: &mut Extents, fs: &TmpFs, charged: &Mutex<u64>, pages: Range<u64>) -> Result<()> {
-    let new = disk_fill(extents, fs, charged, pages.clone())?;
-    let all = extents.hole(pages.clone()).is_none();
-    match if all { extents.reserve(pages) } else { Err(Errno::ENOSPC) } {
-        Ok(()) => Ok(()),
-        Err(e) => {
-            for range in new {
-                uncharge(fs, charged, extents.free(range));
-            }
-            Err(e)
-        }
-    }
-}
-
-/// Copies the pages of a file of `size` bytes to a memory file.
-fn copy_extents(pages: &Extents, to: &MemFile, size: u64) -> Result<()> {
-    let mut buf = vec![0; 256 * 1024];
-    let mut off = 0;
-    while let Ok(data) = pages.seek(off, size, true) {
-        let end = pages.seek(data, size, false)?;
-        let n = usize::try_from(end - data).unwrap_or(usize::MAX).min(buf.len());
-        pages.read(&mut buf[..n], data)?;
-        put(to, &buf[..n], data)?;
-        off = data + n as u64;
-    }
-    Ok(())
-}
-
-/// Reserves heap pages: all of them, or none and ENOSPC.
-fn heap_reserve(
-    heap: &mut BTreeMap<u64, Page>,
-    fs: &TmpFs,
-    charged: &Mutex<u64>,
-    pages: Range<u64>,
-) -> Result<()> {
-    let holes: Vec<u64> = pages.filter(|i| !heap.contains_key(i)).collect();
-    fs.charge(holes.len() as u64)?;
-    *charged.lock() += holes.len() as u64;
-    heap.extend(holes.into_iter().map(|i| (i, zero_page())));
-    Ok(())
-}
-
-/// Reserves pages of a memory file close to the limit: all of them, or ENOSPC. Of a failure, pieces stay reserved that
-/// had pages already.
-fn mem_reserve(m: &MemFile, fs: &TmpFs, pages: Range<u64>) -> Result<()> {
-    let fd = m.rw()?;
-    let mut new = Vec::new();
-    let mut before = m.measure(fs);
-    let mut at = pages.start;
-    while at < pages.end {
-        let n = (pages.end - at).min(fs.room().clamp(1, RESERVE));
-        host::allocate(&*fd, KEEP_SIZE, at * PAGE, n * PAGE)?;
-        let now = m.measure(fs);
-        if now >= before + n {
-            new.push((at, n));
-        }
-        if fs.exceeded() {
-            for (at, n) in new {
-                host::allocate(&*fd, KEEP_SIZE | PUNCH_HOLE, at * PAGE, n * PAGE)?;
-            }
-            m.measure(fs);
-            return Err(Errno::ENOSPC);
-        }
-        before = now;
-        at += n;
-    }
-    Ok(())
-}
-
-/// Zeroes `off..end`, dropping whole pages; says how many.
-fn heap_punch(pages: &mut BTreeMap<u64, Page>, off: u64, end: u64) -> u64 {
-    let touched: Vec<u64> = pages.range(off / PAGE..end.div_ceil(PAGE)).map(|(i, _)| *i).collect();
-    let mut gone = 0;
-    for i in touched {
-        let (start, stop) = ((i * PAGE).max(off), ((i + 1) * PAGE).min(end));
-        if stop - start == PAGE {
-            pages.remove(&i);
-            gone += 1;
-        } else if let Some(p) = pages.get_mut(&i) {
-            p[(start - i * PAGE) as usize..(stop - i * PAGE) as usize].fill(0);
-        }
-    }
-    gone
 }
