@@ -615,6 +615,13 @@ static struct packet next(int fd, int protocol) {
     p.len = 0;
     return p;
 }
+// The IPv4 packets that are there now. Others may come at any time: the host solicits IPv6 routers.
+static int ipv4_there(int fd) {
+    struct packet p;
+    int n = 0;
+    while ((p.len = read(fd, p.b, sizeof p.b)) > 0) n += p.b[0] >> 4 == 4;
+    return n;
+}
 static const char *ends(const struct packet *p, int at) {
     static char text[80];
     const unsigned char *b = p->b + at;
@@ -682,7 +689,7 @@ TEST(nf_masquerade) {
     write_packet(in, datagram("10.91.0.2", 1000, "10.92.0.2", 53));
     p = next(out, 17);
     CHECK_STR(ends(&p, 0), "10.92.0.1:1000 > 10.92.0.2:53");
-    CHECK_EQ(poll_of(in, POLLIN), 0);
+    CHECK_EQ(ipv4_there(in), 0);
     CHECK_EQ(system("echo 0 > /proc/sys/net/ipv4/ip_forward"), 0);
     end();
 }
