@@ -1,16 +1,15 @@
 //! The shim as containerd starts it: `start`, `delete`, and the one that stays.
 
-use crate::address;
 use crate::events::Events;
 use crate::exit_signal::ExitSignal;
 use crate::exits::Exits;
 use crate::flags::Flags;
 use crate::options::Settings;
 use crate::runtime::{ARENAS, Runtime};
-use crate::shim_log;
 use crate::task::Api;
 use crate::tasks::Tasks;
 use crate::time::timestamp;
+use crate::{address, shim_log};
 use containerd_shim_protos::api::DeleteResponse;
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;

@@ -11,8 +11,7 @@ use containerd_shim_protos::api::{
     StateRequest, StateResponse, StatsRequest, StatsResponse, Status, UpdateTaskRequest, WaitRequest,
     WaitResponse,
 };
-use containerd_shim_protos::ttrpc::Code;
-use containerd_shim_protos::ttrpc::TtrpcContext;
+use containerd_shim_protos::ttrpc::{Code, TtrpcContext};
 use containerd_shim_protos::types::task::ProcessInfo;
 use std::sync::Arc;
 

@@ -2,9 +2,8 @@
 
 use super::kill::parse_signal;
 use super::ps;
-use crate::USAGE_ERROR;
 use crate::output::say;
-use crate::values;
+use crate::{USAGE_ERROR, values};
 use clap::{Args, ValueEnum};
 use hostsys::signals::SignalFd;
 use lifecycle::{Error, Result, Settings, debug};

@@ -6,11 +6,10 @@
 
 use rustix::process::{Resource, Rlimit};
 use std::ffi::CString;
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::ptr;
+use std::{io, ptr};
 
 /// Namespaces that the child gets anew, as CLONE_NEW* bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

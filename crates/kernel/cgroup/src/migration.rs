@@ -4,8 +4,7 @@ use crate::group::Cgroup;
 use crate::member::Member;
 use crate::owner::Owner;
 use abi::{Errno, Result};
-use rights::Credentials;
-use rights::mode;
+use rights::{Credentials, mode};
 use std::sync::Arc;
 
 impl Cgroup {

@@ -3,19 +3,17 @@
 use crate::fs::{ErofsFs, Loaded, Reading};
 use crate::image::Inode as OnDisk;
 use crate::pages::Pages;
-use abi::stat::{Attr, StatFs, makedev};
-use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
+use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE, Result};
 use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::AclInode;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, Internal,
-    LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
+    AclInode, Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
+    Internal, LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
 };
 
 /// Offset of the first entry that is not `.` or `..`: positions of the image come after it.

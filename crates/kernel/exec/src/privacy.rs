@@ -5,8 +5,7 @@ use rights::mode::MAY_READ;
 use std::sync::Arc;
 use task::Current;
 use user_ns::UserNamespace;
-use vfs::access;
-use vfs::{InodeRef, OpenFile};
+use vfs::{InodeRef, OpenFile, access};
 
 /// What its memory begins with; a change of credentials makes it not dumpable later.
 pub(crate) struct Privacy {

@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use vfs::Caller;
 use vfs::dentry::Dentry;
-use vfs::file::F_OWNER_PID;
-use vfs::file::OpenFile;
+use vfs::file::{F_OWNER_PID, OpenFile};
 use vfs::notify::{self, Listener, Watch, event};
 
 /// Sends the signal of an open directory.

@@ -8,9 +8,7 @@ use hostsys::memfd::CopyArea;
 use rights::cred::Cap;
 use rights::mode;
 use vfs::Caller;
-use vfs::file::OpenFile;
-use vfs::file::file_kind;
-use vfs::file::{Loan, StorageOps};
+use vfs::file::{Loan, OpenFile, StorageOps, file_kind};
 use vfs::inode::SetAttr;
 use vfs::notify::{self, event};
 
@@ -45,7 +43,7 @@ pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Re
     Ok(n)
 }
 
-/// As [`read_at`] where the file can put its bytes into `to`, see [`crate::FileOps::read_to`].
+/// As [`read_at`] where the file can put its bytes into `to`, see [`vfs::FileOps::read_to`].
 pub fn read_to(
     cx: &dyn Caller,
     file: &OpenFile,
@@ -60,12 +58,12 @@ pub fn read_to(
     Some(done)
 }
 
-/// The caller's thread reads from the file by itself, see [`crate::MapOps::lend`].
+/// The caller's thread reads from the file by itself, see [`vfs::MapOps::lend`].
 pub fn reads_by_itself(cx: &dyn Caller, file: &OpenFile) {
     notify::by_file(cx, file, event::ACCESS);
 }
 
-/// What the caller's thread writes `len` bytes at `off` by itself with, see [`crate::MapOps::lend_to_write`]. `None` as
+/// What the caller's thread writes `len` bytes at `off` by itself with, see [`vfs::MapOps::lend_to_write`]. `None` as
 /// well when the write is not a plain one: it would be cut, or appends, or has watchers, which must hear of it after it
 /// has been made.
 pub fn lend_to_write(cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {

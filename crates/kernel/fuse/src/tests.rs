@@ -3,10 +3,8 @@
 use crate::conn::{Call, Connection, Terms};
 use crate::wire::{self, EntryOut, Listed, OutHeader, RawAttr, Room, Written, op};
 use abi::Errno;
-use caller::HasCredentials;
-use caller::Identity;
-use caller::Limits;
 use caller::quota::Kind;
+use caller::{HasCredentials, Identity, Limits};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;

@@ -5,8 +5,7 @@
 
 use crate::files::HostFiles;
 use crate::stream::Stream;
-use abi::stat::Attr;
-use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
+use abi::stat::{Attr, S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use abi::{Errno, Result};
 use hostsys::fs as host;
 use lock_order::Mutex;

@@ -7,8 +7,7 @@ use crate::fs::Mode;
 use crate::node::{Change, Node, same_link};
 use crate::unix::{self, TreeSockets};
 use crate::watches::Coherence;
-use abi::stat::Attr;
-use abi::stat::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
+use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::time::Timespec;
 use abi::{Errno, NAME_MAX, Result};
 use caller::Outcome;
@@ -17,11 +16,10 @@ use rights::Perm;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::AclInode;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, OutsideSocket,
-    SetAttr, TimeSet, XattrInode,
+    AclInode, Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode,
+    OutsideSocket, SetAttr, TimeSet, XattrInode,
 };
 use wait::WaitQueue;
 

@@ -2,9 +2,8 @@
 
 use crate::device::HostLink;
 use hostsys::fs::{Bell, Readiness};
-use netstack::Stack;
 use netstack::frame::{Checksum, Frame, Offload};
-use netstack::vnet;
+use netstack::{Stack, vnet};
 use std::sync::{Arc, Weak};
 
 /// Tokens of what the thread waits for.

@@ -1,11 +1,10 @@
 //! Ancillary data: what a receiver is told of a datagram, and what a sender says of it. See ip(7), ipv6(7), socket(7).
 
-use crate::addr;
-use crate::headers;
 use crate::names::{
     IPV6_2292DSTOPTS, IPV6_2292HOPLIMIT, IPV6_2292HOPOPTS, IPV6_2292PKTINFO, IPV6_2292RTHDR,
     IPV6_ORIGDSTADDR, IPV6_RECVORIGDSTADDR, SO_RCVMARK,
 };
+use crate::{addr, headers};
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
 use caller::UserMemory;

@@ -9,16 +9,14 @@ use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
-use netstack::notify;
-use netstack::stamps;
+use netstack::{notify, stamps};
 use rights::Cap;
-use socket::Connect;
-use socket::SocketInfo;
-use socket::SocketOptions;
-use socket::Transfer;
 use socket::filter::Program;
 use socket::net_ns::now;
-use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use socket::{
+    Connect, Control, Names, NetNamespace, Options, Received, SendRequest, SocketInfo, SocketOps,
+    SocketOptions, Transfer,
+};
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;

@@ -14,14 +14,13 @@ use netstack::iface::{Iface, Kind};
 use netstack::packet::{Captured, PacketSocket};
 use netstack::wire::eth::Mac;
 use rights::Cap;
-use socket::Connect;
-use socket::SocketInfo;
-use socket::SocketOptions;
-use socket::Transfer;
 use socket::family::Family;
 use socket::filter::Program;
 use socket::net_ns::now;
-use socket::{Ancillary, Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use socket::{
+    Ancillary, Connect, Control, Names, NetNamespace, Options, Received, SendRequest, SocketInfo, SocketOps,
+    SocketOptions, Transfer,
+};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,20 +1,18 @@
 //! TCP sockets. See tcp(7).
 
-use crate::addr;
-use crate::notices;
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, tcp};
 use crate::value::{int, read_int};
+use crate::{addr, notices};
 use abi::{Errno, Result, Signal};
 use caller::UserMemory;
 use netstack::tcp::{SendFlags, State, TcpSocket};
 use rights::Cap;
-use socket::Connect;
-use socket::SocketInfo;
-use socket::SocketOptions;
-use socket::Transfer;
 use socket::net_ns::now;
-use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use socket::{
+    Connect, Control, Names, NetNamespace, Options, Received, SendRequest, SocketInfo, SocketOps,
+    SocketOptions, Transfer,
+};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{Caller, Lingering};

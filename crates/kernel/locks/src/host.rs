@@ -15,8 +15,7 @@ use abi::{Errno, Result};
 use hostsys::fs::{self as host, Holder, HostLock};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::file::LockFile;
-use vfs::file::OpenFile;
+use vfs::file::{LockFile, OpenFile};
 
 /// Type of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,12 +8,8 @@ use caller::quota::Kind;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::Caller;
-use vfs::file::FileOps;
-use vfs::file::OpenFile;
-use vfs::file::PathOnly;
-use vfs::mount::Mount;
-use vfs::mount::Origin;
-use vfs::mount::Path;
+use vfs::file::{FileOps, OpenFile, PathOnly};
+use vfs::mount::{Mount, Origin, Path};
 use wait::Events;
 
 /// The operations of a descriptor that owns a tree: none, as of any with O_PATH.

@@ -17,11 +17,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use user_ns::UserNamespace;
 use vfs::Caller;
-use vfs::file::OpenFile;
-use vfs::file::{FileOps, StreamOps};
-use vfs::mount::Path;
-use vfs::mount::Source;
-use vfs::mount::{Mount, MountFlags, SbFlags, SuperBlock};
+use vfs::file::{FileOps, OpenFile, StreamOps};
+use vfs::mount::{Mount, MountFlags, Path, SbFlags, Source, SuperBlock};
 
 /// Messages that are kept for read(2).
 const MESSAGES: usize = 8;

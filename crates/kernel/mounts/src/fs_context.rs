@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use user_ns::UserNamespace;
 use vfs::in_use::{InUse, Shared, Users};
-use vfs::mount::Mount;
-use vfs::mount::Path;
+use vfs::mount::{Mount, Path};
 use vfs::{Caller, Internal};
 
 /// A snapshot of a view; immutable.

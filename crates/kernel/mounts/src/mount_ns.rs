@@ -15,13 +15,12 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use user_ns::{NamespaceCount, UserNamespace};
-use vfs::Caller;
-use vfs::Vfs;
 use vfs::dentry::Dentry;
 use vfs::in_use::Shared;
-use vfs::mount::Path;
-use vfs::mount::peers;
-use vfs::mount::{Mount, MountFlags, MountSet, MountTable, Origin, Propagation, SbFlags, SuperBlock};
+use vfs::mount::{
+    Mount, MountFlags, MountSet, MountTable, Origin, Path, Propagation, SbFlags, SuperBlock, peers,
+};
+use vfs::{Caller, Vfs};
 
 /// A mount namespace. Its mounts, their number and the queue of changes are the [`MountSet`].
 pub struct MountNs {

@@ -10,10 +10,8 @@ use abi::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use vfs::dentry::Dentry;
-use vfs::mount::Path;
 use vfs::mount::peers::{self, Heirs, PeerGroup};
-use vfs::mount::{Mount, MountFlags};
-use vfs::mount::{MountSet, MountTable};
+use vfs::mount::{Mount, MountFlags, MountSet, MountTable, Path};
 
 /// How a copy of a mount passes events on.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,10 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use vfs::dentry::Dentry;
 use vfs::in_use::Shared;
-use vfs::mount::MountTable;
-use vfs::mount::Path;
 use vfs::mount::peers::{self, Heirs, Numbers, PeerGroup};
-use vfs::mount::{Mount, Propagation, key};
+use vfs::mount::{Mount, MountTable, Path, Propagation, key};
 
 /// Looks for mounts on the dentries from which mounts go, in groups and those that get their events.
 #[derive(Default)]
@@ -314,8 +312,7 @@ impl Drop for Leaving {
 mod tests {
     use super::*;
     use vfs::inode::InternalFs;
-    use vfs::mount::MountTable;
-    use vfs::mount::{MountFlags, SuperBlock};
+    use vfs::mount::{MountFlags, MountTable, SuperBlock};
 
     const MANY: usize = 20_000;
 

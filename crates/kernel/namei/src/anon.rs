@@ -6,10 +6,8 @@ use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::Caller;
-use vfs::file::FileOps;
-use vfs::file::OpenFile;
-use vfs::inode::InternalFs;
-use vfs::inode::{FileSystem, Inode, InodeRef, SetAttr, XattrInode};
+use vfs::file::{FileOps, OpenFile};
+use vfs::inode::{FileSystem, Inode, InodeRef, InternalFs, SetAttr, XattrInode};
 use vfs::mount::Path;
 use vfs::{attach::Attachments, dentry::Dentry};
 

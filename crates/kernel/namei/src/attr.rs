@@ -2,20 +2,17 @@
 
 use crate::lookup::{Lookup, Start};
 use crate::walk;
-use abi::stat::{Attr, StatFs};
-use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
+use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
 use abi::{Errno, Result, Signal};
 use mounts::fs_context::FsView;
 use rights::cred::{Cap, Credentials};
 use rights::mode;
 use rights::mode::{MAY_EXEC, MAY_WRITE};
-use vfs::Caller;
-use vfs::access;
 use vfs::file::OpenFile;
 use vfs::inode::{InodeRef, SetAttr, TimeSet};
-use vfs::mount::MountFlags;
-use vfs::mount::Path;
+use vfs::mount::{MountFlags, Path};
 use vfs::notify::{self, event};
+use vfs::{Caller, access};
 
 /// Leaves an id as it is in chown(2).
 pub const KEEP: u32 = u32::MAX;

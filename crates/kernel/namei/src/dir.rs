@@ -6,13 +6,12 @@ use abi::stat::{S_IFMT, S_IFREG};
 use abi::{Errno, Result};
 use mounts::fs_context::FsView;
 use rights::cred::Cap;
-use vfs::Caller;
-use vfs::access;
 use vfs::acl::Inherited;
 use vfs::file::OpenFile;
 use vfs::inode::{DirEntry, DirSink, InodeRef, NewNode};
 use vfs::mount::Path;
 use vfs::notify::{self, event};
+use vfs::{Caller, access};
 
 /// What something starts with that is made in a directory.
 pub(crate) struct Newborn {

@@ -12,13 +12,11 @@ use rights::mode;
 use rights::mode::{MAY_READ, MAY_WRITE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::Caller;
-use vfs::access;
 use vfs::in_use::InUse;
 use vfs::inode::InodeRef;
-use vfs::mount::Mount;
-use vfs::mount::Path;
+use vfs::mount::{Mount, Path};
 use vfs::notify::{self, event};
+use vfs::{Caller, access};
 
 /// linkat(2). `look` holds FOLLOW and EMPTY_PATH as asked for.
 pub fn link(

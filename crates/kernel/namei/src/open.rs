@@ -2,10 +2,9 @@
 
 use crate::anon::AnonInode;
 use crate::dir::Newborn;
-use crate::domain;
 use crate::lookup::{Last, Lookup, Parent, Start};
-use crate::quick;
 use crate::walk::{self, Target, Walker};
+use crate::{domain, quick};
 use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::{Errno, Result};
 use caller::retry::Outcome;
@@ -15,19 +14,15 @@ use rights::mode;
 use rights::mode::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::Caller;
-use vfs::access;
 use vfs::dentry::Dentry;
-use vfs::file::FileOps;
-use vfs::file::PathOnly;
 use vfs::file::devices::Opened;
-use vfs::file::{OpenFile, Opener};
+use vfs::file::{FileOps, OpenFile, Opener, PathOnly};
 use vfs::file::{claim as busy, claim::Claim};
 use vfs::in_use::InUse;
 use vfs::inode::{NewNode, SetAttr};
-use vfs::mount::Path;
-use vfs::mount::{Mount, MountFlags};
+use vfs::mount::{Mount, MountFlags, Path};
 use vfs::notify::{self, event};
+use vfs::{Caller, access};
 
 const O_LARGEFILE: i32 = 0o100000;
 const RESOLVE_KNOWN: u64 = 0x3f;

@@ -8,7 +8,7 @@
 //!
 //! Of a directory that others change, the cache may know that its names are right ([`Dentry::epoch`]); then it is as
 //! any other. Else the file system may be able to say of a whole path that it still leads where the cache says
-//! ([`crate::Confirming::still_there`]). For a caller that only wants attributes, and may search every directory
+//! ([`vfs::Confirming::still_there`]). For a caller that only wants attributes, and may search every directory
 //! anyway, such paths are resolved like the others. Then the file system is asked, without any lock: once for each
 //! symbolic link on the path, and once for the end. Intermediate directories are not revalidated. So a caller that goes
 //! on to change or open something takes the thorough resolution.
@@ -25,8 +25,7 @@ use std::sync::Arc;
 use vfs::Caller;
 use vfs::dentry::{Dentry, Name};
 use vfs::inode::InodeRef;
-use vfs::mount::Mount;
-use vfs::mount::Path;
+use vfs::mount::{Mount, Path};
 
 /// Frames of one resolution: directories, mounts and links on the way. Each may hold a lock.
 const MAX_DEPTH: u32 = 32;

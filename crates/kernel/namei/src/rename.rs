@@ -12,11 +12,10 @@ use mounts::fs_context::FsView;
 use mounts::umount;
 use rights::mode;
 use std::sync::Arc;
-use vfs::Caller;
-use vfs::access;
 use vfs::dentry::Dentry;
 use vfs::mount::Mount;
 use vfs::notify::{self, event};
+use vfs::{Caller, access};
 
 /// RENAME_NOREPLACE.
 pub const NOREPLACE: u32 = 1;

@@ -7,11 +7,10 @@ use abi::{Errno, NAME_MAX, Result};
 use rights::cred::Credentials;
 use rights::mode::MAY_EXEC;
 use std::sync::Arc;
-use vfs::Caller;
-use vfs::access;
 use vfs::dentry::Dentry;
 use vfs::inode::InodeRef;
 use vfs::mount::{Mount, MountFlags};
+use vfs::{Caller, access};
 
 /// Symbolic links followed in one resolution before ELOOP.
 pub(crate) const MAX_LINKS: u32 = 40;

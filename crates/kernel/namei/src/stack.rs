@@ -13,14 +13,12 @@ use abi::{Errno, Result};
 use rights::mode::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::Caller;
-use vfs::access;
 use vfs::dentry::{Cached, Dentry};
 use vfs::file::OpenFile;
 use vfs::inode::{InodeRef, NewNode};
-use vfs::mount::Mount;
-use vfs::mount::Path;
+use vfs::mount::{Mount, Path};
 use vfs::notify::{self, event};
+use vfs::{Caller, access};
 
 /// The object called `name` in `dir`; what is mounted there does not matter. Only a caller that may search the
 /// directory finds it.

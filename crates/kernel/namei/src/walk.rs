@@ -5,21 +5,19 @@
 //! that "last component" and trailing slashes need no second bookkeeping.
 //! Most paths do not come here: [`crate::quick`] resolves what is cached.
 
-use crate::anon;
 use crate::lookup::{Last, Lookup, Parent, Start};
-use crate::quick;
 use crate::rules::{self, Component};
+use crate::{anon, quick};
 use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
 use mounts::fs_context::FsView;
 use rights::cred::Creds;
 use std::borrow::Cow;
 use std::sync::Arc;
-use vfs::Caller;
 use vfs::dentry::Cached;
 use vfs::in_use::InUse;
 use vfs::inode::InodeRef;
-use vfs::{Dentry, Mount, Path};
+use vfs::{Caller, Dentry, Mount, Path};
 
 /// One resolution: the caller, the bounds, and the links counted so far.
 pub struct Walker<'a> {

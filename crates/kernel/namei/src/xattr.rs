@@ -7,10 +7,8 @@ use rights::cred::Cap;
 use rights::file_caps::{self, FileCaps};
 use rights::mode;
 use rights::mode::{MAY_READ, MAY_WRITE};
-use vfs::Caller;
-use vfs::access;
-use vfs::acl;
 use vfs::inode::InodeRef;
+use vfs::{Caller, access, acl};
 
 /// Longest name.
 pub const NAME_MAX: usize = 255;

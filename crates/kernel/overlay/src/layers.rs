@@ -2,8 +2,7 @@
 
 use crate::dir::Merged;
 use crate::file::File;
-use abi::stat::Attr;
-use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
+use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG};
 use abi::{Errno, Result};
 use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};

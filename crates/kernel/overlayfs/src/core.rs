@@ -10,9 +10,8 @@ use rights::{Cap, Credentials};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use vfs::As;
 use vfs::inode::{InternalFs, InternalInode};
-use vfs::{Caller, Dentry, FileSystem, InodeRef, Path, Vfs};
+use vfs::{As, Caller, Dentry, FileSystem, InodeRef, Path, Vfs};
 
 /// OVERLAYFS_SUPER_MAGIC.
 const MAGIC: i64 = 0x794c_7630;

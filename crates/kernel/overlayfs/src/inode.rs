@@ -7,15 +7,14 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use namei::stack;
 use rights::acl::{Acl, AclKind};
-use rights::mode;
 use rights::mode::{MAY_READ, MAY_WRITE};
-use rights::{Cap, Credentials, Perm};
+use rights::{Cap, Credentials, Perm, mode};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::AclInode;
-use vfs::access;
 use vfs::attach::Attachments;
-use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, XattrInode};
+use vfs::{
+    AclInode, Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, XattrInode, access,
+};
 
 impl Node {
     /// The object of the upper layer, copied up where need be, about to be changed. EROFS.

@@ -1,9 +1,7 @@
 //! /proc/PID/{mounts,mountinfo,mountstats}. See proc_pid_mountinfo(5).
 
 use abi::{Errno, Result};
-use kernfs::Changes;
-use kernfs::Node;
-use kernfs::{At, What};
+use kernfs::{At, Changes, Node, What};
 use mounts::{FsView, MountNs, View};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

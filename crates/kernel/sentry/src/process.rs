@@ -17,8 +17,7 @@ use spec::{ProcessSpec, StartError, StartErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, Kernel, ProcessInherited, SysErr, ThreadGroup};
-use vfs::FileLayer;
-use vfs::OpenFile;
+use vfs::{FileLayer, OpenFile};
 
 /// Gives a process this file as its lowest free descriptor, which is `fd`.
 pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<(), StartError> {

@@ -9,8 +9,7 @@ use namei::{
     walk::lookup,
 };
 use rights::mode::MAY_WRITE;
-use vfs::access;
-use vfs::{Caller, InodeRef, NewNode, OpenFile};
+use vfs::{Caller, InodeRef, NewNode, OpenFile, access};
 
 /// Names for bind(2): what it makes has the permission bits of the socket itself, less the umask.
 pub struct Naming<'a> {

@@ -7,26 +7,18 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
 use abi::{Errno, Result, SigInfo, Signal};
-use caller::Blocking;
-use caller::DeviceRules;
-use caller::DeviceUse;
-use caller::HasCredentials;
-use caller::Identity;
-use caller::Limits;
-use caller::Resources;
-use caller::SignalSource;
-use caller::UserMemory;
+use caller::{
+    Blocking, DeviceRules, DeviceUse, HasCredentials, Identity, Limits, Resources, SignalSource, UserMemory,
+};
 use files::FdTable;
-use mounts::FsContext;
-use mounts::PathCaller;
+use mounts::{FsContext, PathCaller};
 use nsproxy::NsProxy;
 use pid::{Pid, PidNamespace};
 use platform::Context;
 use rights::Creds;
 use std::sync::Arc;
 use std::time::Instant;
-use vfs::FileLayer;
-use vfs::{Caller, InUse, OpenFile, Vfs};
+use vfs::{Caller, FileLayer, InUse, OpenFile, Vfs};
 use wait::Waiter;
 
 impl Current {

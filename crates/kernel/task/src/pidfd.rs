@@ -9,8 +9,7 @@ use abi::{Errno, Result};
 use caller::UserMemory;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::FileLayer;
-use vfs::{Caller, FileOps, OpenFile};
+use vfs::{Caller, FileLayer, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// PIDFD_THREAD: the descriptor is for one thread. F_GETFL shows it.

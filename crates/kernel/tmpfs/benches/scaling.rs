@@ -4,19 +4,10 @@
 //!
 //! `cargo bench -p tmpfs --bench scaling [-- OPERATION...]`
 
-use caller::Failure;
-use caller::Quotas;
-use files::FdTable;
-use files::io;
-use mounts::FsContext;
-use mounts::MountNs;
-use namei::Lookup;
-use namei::OpenHow;
-use namei::Start;
-use namei::attr;
-use namei::dir;
-use namei::link;
-use namei::open;
+use caller::{Failure, Quotas};
+use files::{FdTable, io};
+use mounts::{FsContext, MountNs};
+use namei::{Lookup, OpenHow, Start, attr, dir, link, open};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};

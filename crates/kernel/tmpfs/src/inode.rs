@@ -15,10 +15,10 @@ use rights::Perm;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use vfs::AclInode;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, SetAttr, TimeSet, XattrInode,
+    AclInode, Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, SetAttr, TimeSet,
+    XattrInode,
 };
 
 /// Bytes of extended attributes of an inode in a file system that has no limit on inodes.

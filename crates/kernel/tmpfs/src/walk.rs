@@ -18,8 +18,7 @@ use overlay_diff::{
 use rights::acl::AclKind;
 use std::collections::HashSet;
 use std::sync::Arc;
-use vfs::AclInode;
-use vfs::{Caller, InodeRef, LinkInode, XattrInode};
+use vfs::{AclInode, Caller, InodeRef, LinkInode, XattrInode};
 
 /// Takes the records. An error ends the walk.
 pub type Sink<'a> = dyn FnMut(&Record<'_>) -> Result<()> + 'a;

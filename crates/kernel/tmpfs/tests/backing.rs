@@ -3,9 +3,7 @@
 use caller::Failure;
 use files::io;
 use mounts::FsContext;
-use namei::OpenHow;
-use namei::Start;
-use namei::open;
+use namei::{OpenHow, Start, open};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use vfs::*;

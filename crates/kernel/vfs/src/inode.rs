@@ -7,9 +7,8 @@ use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use caller::Outcome;
-use rights::Credentials;
-use rights::Perm;
 use rights::acl::{Acl, AclKind};
+use rights::{Credentials, Perm};
 use std::any::Any;
 use std::sync::Arc;
 use wait::{Events, WaitQueue};
@@ -267,7 +266,7 @@ pub trait Inode: Send + Sync + Any {
     fn stays_empty(&self) -> bool {
         false
     }
-    /// The mount namespace that a file of nsfs keeps alive ([`crate::MountNs::id`]).
+    /// The mount namespace that a file of nsfs keeps alive (the ID of its [`MountSet`](crate::mount::MountSet)).
     fn mount_ns(&self) -> Option<u64> {
         None
     }

@@ -2,8 +2,7 @@
 
 use crate::buf::Buf;
 use crate::datagram::{DatagramSocket, Datagrams, Protocol};
-use crate::device::iface::LOOPBACK;
-use crate::device::iface::{Config, Iface, Inbox, Upper};
+use crate::device::iface::{Config, Iface, Inbox, LOOPBACK, Upper};
 use crate::device::inbox::UpperLayer;
 use crate::device::packet::PacketSocket;
 use crate::frame::Frame;

@@ -1,9 +1,8 @@
 //! Starting a zygote and learning from it what stub processes look like.
 
-use crate::filter;
 use crate::layout::{self as l, Slot};
-use crate::xstate;
 use crate::zygote::{self, Zygote};
+use crate::{filter, xstate};
 use abi::{Errno, Result};
 use core::mem::offset_of;
 use hostsys::memfd::SharedMapping;

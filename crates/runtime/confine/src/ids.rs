@@ -1,7 +1,6 @@
 //! User and group maps of a new user namespace, written by its parent.
 
-use std::fs;
-use std::io;
+use std::{fs, io};
 
 /// Which users exist in a new user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,8 +28,7 @@ mod world;
 pub use sample::{Request, take};
 pub use stacks::{Kind, Label, Profile};
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 /// Highest frequency of samples.
 pub const MAX_FREQUENCY: u32 = 10_000;

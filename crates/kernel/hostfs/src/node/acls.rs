@@ -14,8 +14,7 @@ use hostsys::fs as host;
 use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
-use vfs::AclInode;
-use vfs::{Caller, Inode};
+use vfs::{AclInode, Caller, Inode};
 
 /// When a list is still what it was.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,7 @@
 use super::Node;
 use crate::fs::{HostFs, Mode};
 use crate::watches::{Coherence, Follower};
-use abi::stat::Attr;
-use abi::stat::S_IFREG;
+use abi::stat::{Attr, S_IFREG};
 use hostsys::fs as host;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

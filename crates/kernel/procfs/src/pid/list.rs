@@ -2,8 +2,7 @@
 
 use crate::pid::{PID_DIR, TASK_DIR};
 use abi::{Errno, Result};
-use kernfs::Proc;
-use kernfs::{At, Child, Names};
+use kernfs::{At, Child, Names, Proc};
 use std::sync::Arc;
 
 /// A process or thread id in the one way of writing it.

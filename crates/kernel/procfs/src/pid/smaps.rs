@@ -3,8 +3,7 @@
 
 use crate::pid::maps::{Line, header, lines};
 use abi::{Errno, PAGE_SIZE, Result};
-use kernfs::At;
-use kernfs::resident;
+use kernfs::{At, resident};
 use mm::{Mm, Vma, VmaKind};
 use std::collections::HashMap;
 use std::fmt::Write;

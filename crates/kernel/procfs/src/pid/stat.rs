@@ -2,9 +2,7 @@
 
 use crate::pid::status::{mem_numbers, signal_sets};
 use abi::{PAGE_SIZE, Result};
-use kernfs::At;
-use kernfs::Proc;
-use kernfs::resident;
+use kernfs::{At, Proc, resident};
 use std::sync::atomic::Ordering;
 use task::Kernel;
 

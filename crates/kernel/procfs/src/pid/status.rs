@@ -2,10 +2,7 @@
 
 use crate::pid::stat::{name, relations, state};
 use abi::{PAGE_SIZE, Result, SigSet, Signal, page_down, page_up};
-use kernfs::At;
-use kernfs::Proc;
-use kernfs::resident;
-use kernfs::{mask_list, mask_words};
+use kernfs::{At, Proc, mask_list, mask_words, resident};
 use mm::{Mm, VmaKind};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;

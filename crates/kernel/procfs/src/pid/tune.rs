@@ -2,8 +2,7 @@
 
 use crate::pid::stat::{name, relations};
 use abi::{Errno, PAGE_SIZE, Result};
-use kernfs::resident;
-use kernfs::{At, line, parse_int};
+use kernfs::{At, line, parse_int, resident};
 use rights::Cap;
 use std::sync::atomic::Ordering;
 

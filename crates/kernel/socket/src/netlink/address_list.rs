@@ -1,12 +1,10 @@
 //! Addresses as RTM_NEWADDR describes them.
 
 use super::asker::{Asker, FILTERED};
-use super::wire::Message;
-use super::wire::{bytes_of, family_of};
+use super::wire::{Message, bytes_of, family_of};
 use crate::net_ns::now;
 use netstack::addr::{Prefix, Scope};
-use netstack::iface::Dad;
-use netstack::iface::{Address, Iface};
+use netstack::iface::{Address, Dad, Iface};
 use netstack::router::BY_ROUTER;
 use netstack::time::Instant;
 use spec::Interface;

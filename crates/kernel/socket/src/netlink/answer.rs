@@ -3,11 +3,12 @@
 use super::asker::{Asker, MIN_TYPE, MULTI, Manner, NLMSG_DONE};
 use super::error::{Refusal, Result};
 use super::ifla::{RTM_DELLINKPROP, RTM_NEWLINKPROP};
-use super::port;
 use super::sockets::Cause;
 use super::uevent::NETLINK_KOBJECT_UEVENT;
 use super::wire::{self, HEADER, Message};
-use super::{NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, routes, rules};
+use super::{
+    NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, port, routes, rules,
+};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
 use vfs::Caller;

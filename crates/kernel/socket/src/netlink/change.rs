@@ -6,9 +6,9 @@ use super::asker::Asker;
 use super::create::{check_mtu, set_flags};
 use super::error::{Refusal, Result};
 use super::ifla::{
-    IFINFO, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_PROP_LIST, RTM_NEWLINKPROP,
+    IFINFO, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_INET6_ADDR_GEN_MODE, IFLA_INFO_DATA, IFLA_INFO_KIND,
+    IFLA_INFO_SLAVE_DATA, IFLA_PROP_LIST, RTM_NEWLINKPROP,
 };
-use super::ifla::{IFLA_INET6_ADDR_GEN_MODE, IFLA_INFO_SLAVE_DATA};
 use super::request::{Request, free_name, link, text};
 use super::wire::{self};
 use super::{nsid, port};
@@ -17,8 +17,7 @@ use abi::Errno;
 use netstack::LOOPBACK;
 use netstack::addr::{Prefix, Scope};
 use netstack::conf::{Which, Whose};
-use netstack::iface::Dad;
-use netstack::iface::{Address, Iface, Kind, Label};
+use netstack::iface::{Address, Dad, Iface, Kind, Label};
 use netstack::wire::eth::Mac;
 use std::net::IpAddr;
 use std::sync::Arc;

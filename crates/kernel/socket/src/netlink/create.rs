@@ -3,9 +3,8 @@
 use super::asker::Asker;
 use super::error::{Refusal, Result};
 use super::ifla::{IFINFO, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL};
-use super::nsid;
 use super::request::{Request, free_name, numbered_name};
-use super::wire;
+use super::{nsid, wire};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
 use netstack::Stack;

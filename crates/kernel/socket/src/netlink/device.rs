@@ -1,12 +1,11 @@
 //! The requests of netdevice(7) that sockets of every family take.
 
 use super::address::{self, SIOCSIFADDR, SIOCSIFNETMASK};
-use super::brctl;
 use super::change::{set_address, set_mtu};
 use super::create::set_flags;
 use super::error::Refusal;
 use super::request::valid_name;
-use super::{old, old6};
+use super::{brctl, old, old6};
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use caller::UserMemory;

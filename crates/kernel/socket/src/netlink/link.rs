@@ -2,19 +2,13 @@
 
 use super::asker::Asker;
 use super::error::Refusal;
-use super::facts;
 use super::facts::Facts;
-use super::ifla::IFINFO;
-use super::ifla::IFLA_ALT_IFNAME;
-use super::ifla::IFLA_INET6_ADDR_GEN_MODE;
-use super::ifla::IFLA_INFO_DATA;
-use super::ifla::IFLA_INFO_KIND;
-use super::ifla::IFLA_INFO_SLAVE_DATA;
-use super::ifla::IFLA_PROP_LIST;
-use super::ifla::IFLA_VLAN_ID;
-use super::ifla::IFLA_VLAN_PROTOCOL;
-use super::nsid;
+use super::ifla::{
+    IFINFO, IFLA_ALT_IFNAME, IFLA_INET6_ADDR_GEN_MODE, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_INFO_SLAVE_DATA,
+    IFLA_PROP_LIST, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL,
+};
 use super::wire::{self, Message};
+use super::{facts, nsid};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
 use netstack::monitor::How;

@@ -46,11 +46,10 @@ pub use address_list::flags as address_flags;
 use crate::family::Family;
 use crate::file::SocketFile;
 use crate::net_ns::NetNamespace;
-use crate::ops::Connect;
-use crate::ops::SocketInfo;
-use crate::ops::SocketOptions;
-use crate::ops::Transfer;
-use crate::ops::{Ancillary, Control, Names, PeerCred, Received, SendRequest, SocketOps};
+use crate::ops::{
+    Ancillary, Connect, Control, Names, PeerCred, Received, SendRequest, SocketInfo, SocketOps,
+    SocketOptions, Transfer,
+};
 use crate::options::Options;
 use abi::{Errno, Result};
 use lock_order::Mutex;

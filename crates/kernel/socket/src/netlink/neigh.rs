@@ -3,8 +3,7 @@
 use super::asker::{Asker, FILTERED};
 use super::error::{Refusal, Result};
 use super::request::Request;
-use super::wire::{self, Message};
-use super::wire::{bytes_of, family_of};
+use super::wire::{self, Message, bytes_of, family_of};
 use crate::net_ns::now;
 use abi::Errno;
 use netstack::iface::{Iface, Kind};

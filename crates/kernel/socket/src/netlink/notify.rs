@@ -1,9 +1,8 @@
 //! Messages to the groups of rtnetlink: changes of links, addresses, routes, rules and neighbours.
 
-use super::facts;
 use super::sockets::Sockets;
 use super::wire::Message;
-use super::{address_list, link, neigh, routes, rules};
+use super::{address_list, facts, link, neigh, routes, rules};
 use netstack::iface::Iface;
 use netstack::monitor::{Change, How, Monitor, What};
 

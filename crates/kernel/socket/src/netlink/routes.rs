@@ -4,14 +4,12 @@ use super::address_list::scope_byte;
 use super::asker::{Asker, FILTERED};
 use super::error::{Refusal, Result};
 use super::request::{self, Request};
-use super::wire::{self, Message};
-use super::wire::{bytes_of, family_of};
+use super::wire::{self, Message, bytes_of, family_of};
 use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
-use netstack::Stack;
 use netstack::addr::{Prefix, Scope};
 use netstack::route::{Hop, Key, Route, RouteKind, TABLE_MAIN};
-use netstack::{Cast, LOOPBACK};
+use netstack::{Cast, LOOPBACK, Stack};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of `struct rtmsg`.

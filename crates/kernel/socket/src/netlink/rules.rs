@@ -3,8 +3,7 @@
 use super::asker::Asker;
 use super::error::{Refusal, Result};
 use super::request::{Request, text};
-use super::wire::Message;
-use super::wire::bytes_of;
+use super::wire::{Message, bytes_of};
 use abi::Errno;
 use netstack::addr::Prefix;
 use netstack::route::{Action, RouteKind, Rule, TABLE_MAIN};

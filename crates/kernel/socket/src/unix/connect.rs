@@ -1,9 +1,8 @@
 //! Names and connections: bind, listen, connect, accept.
 
-use super::UnixSocket;
 use super::addr::{Addr, Bound};
-use super::rights;
 use super::sock::{Phase, RECV, Sock, lock_two};
+use super::{UnixSocket, rights};
 use crate::ops::{Names, PeerCred};
 use abi::{Errno, Result};
 use std::collections::VecDeque;

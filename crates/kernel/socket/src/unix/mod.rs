@@ -19,11 +19,9 @@ mod urgent;
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;
-use crate::ops::Connect;
-use crate::ops::SocketInfo;
-use crate::ops::SocketOptions;
-use crate::ops::Transfer;
-use crate::ops::{Names, PeerCred, Received, SendRequest, SocketOps};
+use crate::ops::{
+    Connect, Names, PeerCred, Received, SendRequest, SocketInfo, SocketOps, SocketOptions, Transfer,
+};
 use crate::options::Options;
 use abi::{Errno, Result};
 pub use addr::Addr;

@@ -3,8 +3,7 @@
 use super::message::Message;
 use super::sock::{Phase, RECV, Sock, State};
 use super::urgent::{self, Reading};
-use crate::ops::Ancillary;
-use crate::ops::{Control, PeerCred, Received};
+use crate::ops::{Ancillary, Control, PeerCred, Received};
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
 use hostsys::clock::gettime_ns;

@@ -4,11 +4,10 @@
 //! [`lock_two`], in address order. Wait queues are notified, and messages dropped,
 //! without it.
 
-use super::UnixSocket;
 use super::addr::{AbstractNames, Addr};
 use super::message::Message;
 use super::rights::InFlight;
-use super::urgent;
+use super::{UnixSocket, urgent};
 use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;

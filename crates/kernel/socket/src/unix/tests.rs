@@ -1,8 +1,7 @@
 use super::*;
-use crate::cmsg;
 use crate::file::SocketFile;
 use crate::ops::Control;
-use crate::options;
+use crate::{cmsg, options};
 use lock_order::Mutex;
 use std::collections::HashMap;
 use vfs::inode::{InternalFs, InternalInode};

@@ -3,8 +3,7 @@
 use crate::arg::{DirFd, PathPtr, Ptr};
 use crate::at::{self, At};
 use abi::Errno;
-use caller::Failure;
-use caller::HasCredentials;
+use caller::{Failure, HasCredentials};
 use namei::handles::{self, COMPARED, OPENED};
 use namei::{Lookup, OpenHow};
 use rights::Cap;

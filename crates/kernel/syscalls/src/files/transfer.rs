@@ -7,15 +7,13 @@
 
 use crate::iov::{CHUNK, Iov, Scratch};
 use abi::Errno;
-use caller::Failure;
-use caller::Limits;
+use caller::{Failure, Limits};
 use files::io;
 use platform::Transfer;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
-use vfs::OpenFile;
-use vfs::notify;
 use vfs::retry::retry;
+use vfs::{OpenFile, notify};
 use wait::Events;
 
 /// Longest piece handed to a file that should see a write as a whole.

@@ -6,8 +6,7 @@ use caller::HasCredentials;
 use mm::{LockAll, MapArgs, Vma};
 use platform::OwnCall;
 use std::sync::Arc;
-use task::ptrace_access;
-use task::{Current, SysResult, Task};
+use task::{Current, SysResult, Task, ptrace_access};
 
 pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32, offset: u64) -> SysResult {
     let file = if flags & libc::MAP_ANONYMOUS != 0 { None } else { Some(c.file(fd)?) };

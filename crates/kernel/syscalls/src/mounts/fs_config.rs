@@ -10,8 +10,7 @@ use mounts::fs_config::FsConfig;
 use mounts::fs_parameters::Value;
 use std::sync::Arc;
 use task::{Current, NamespaceCaller, SysResult};
-use vfs::FileLayer;
-use vfs::OpenFile;
+use vfs::{FileLayer, OpenFile};
 
 const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;

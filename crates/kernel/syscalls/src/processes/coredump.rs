@@ -5,8 +5,7 @@
 
 use crate::processes::corenotes;
 use abi::{PAGE_SIZE, SigInfo};
-use caller::HasCredentials;
-use caller::Identity;
+use caller::{HasCredentials, Identity};
 use mm::{TOUCHED, TRAMPOLINES, Vma};
 use namei::lookup::Start;
 use namei::open::{OpenHow, open_at};

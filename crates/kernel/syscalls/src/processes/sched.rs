@@ -3,8 +3,7 @@
 use crate::arg::Ptr;
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
-use caller::HasCredentials;
-use caller::Identity;
+use caller::{HasCredentials, Identity};
 use rights::Cap;
 use sched::RESET_ON_FORK;
 use std::sync::atomic::Ordering;

@@ -3,8 +3,7 @@
 use crate::arg::Ptr;
 use crate::processes::limits::rusage_of_child;
 use abi::{Errno, SigInfo};
-use caller::HasCredentials;
-use caller::Identity;
+use caller::{HasCredentials, Identity};
 use std::sync::atomic::Ordering;
 use task::{Current, SysErr, SysResult, WaitTarget};
 

@@ -10,8 +10,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
-use vfs::FileLayer;
-use vfs::{Caller, FileOps, OpenFile};
+use vfs::{Caller, FileLayer, FileOps, OpenFile};
 use wait::Events;
 use zerocopy::FromBytes;
 

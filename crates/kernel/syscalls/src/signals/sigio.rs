@@ -1,8 +1,7 @@
 //! Signals of files: F_SETOWN and its relatives, O_ASYNC, leases. See fcntl(2).
 
 use abi::{Errno, SigInfo, Signal};
-use caller::HasCredentials;
-use caller::Identity;
+use caller::{HasCredentials, Identity};
 use files::IoSignals;
 use std::sync::{Arc, Weak};
 use task::{Current, Kernel, SysResult, Task};

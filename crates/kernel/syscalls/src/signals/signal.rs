@@ -2,8 +2,7 @@
 
 use crate::arg::{Fd, Ptr};
 use abi::{Errno, SigInfo, SigSet, Signal};
-use caller::HasCredentials;
-use caller::Identity;
+use caller::{HasCredentials, Identity};
 use rights::Cap;
 use signal::{AltStack, SIG_DFL, SIG_IGN, SS_AUTODISARM, SigAction, StackT};
 use std::sync::Arc;

@@ -18,8 +18,7 @@ use rights::Cap;
 use std::any::Any;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::FileLayer;
-use vfs::{FileOps, OpenFile};
+use vfs::{FileLayer, FileOps, OpenFile};
 use zerocopy::IntoBytes;
 
 /// Bytes of `union bpf_attr` that are known.

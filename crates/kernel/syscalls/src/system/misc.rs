@@ -2,8 +2,7 @@
 
 use crate::arg::Ptr;
 use abi::Errno;
-use caller::HasCredentials;
-use caller::Identity;
+use caller::{HasCredentials, Identity};
 use rights::Cap;
 use std::sync::atomic::Ordering;
 use task::{Current, RELEASE, SysResult, VERSION};

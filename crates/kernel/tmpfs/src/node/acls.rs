@@ -8,8 +8,7 @@ use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::AclInode;
-use vfs::Caller;
+use vfs::{AclInode, Caller};
 
 enum State {
     /// Still that of the lower inode.

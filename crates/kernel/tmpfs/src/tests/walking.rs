@@ -1,10 +1,8 @@
 //! The quick resolution of cached paths against the thorough one, and against names that change meanwhile.
 
 use super::*;
-use namei::Lookup;
-use namei::Start;
-use namei::attr;
 use namei::walk::{self, Walker};
+use namei::{Lookup, Start, attr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A small generator of numbers, the same in every run.

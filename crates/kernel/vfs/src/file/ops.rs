@@ -237,7 +237,7 @@ pub trait MapOps {
     fn lend_to_write(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<Loan> {
         None
     }
-    /// There is one mapping more ([`crate::MappedFile`]). Locks of the address space may be held.
+    /// There is one mapping more (`files::MappedFile`). Locks of the address space may be held.
     fn mapped(&self) {}
     /// There is one less.
     fn unmapped(&self) {}

@@ -1,7 +1,6 @@
 //! An open file as plain data, for a checkpoint.
 
-use super::OpenFile;
-use super::{FileOps, SignalOwner, claim};
+use super::{FileOps, OpenFile, SignalOwner, claim};
 use crate::in_use::InUse;
 use crate::inode::InodeRef;
 use crate::mount::Path;

@@ -4,8 +4,7 @@ use super::Mount;
 use crate::dentry::Dentry;
 use crate::inode::InodeRef;
 use abi::Result;
-use abi::stat::Attr;
-use abi::stat::S_IFMT;
+use abi::stat::{Attr, S_IFMT};
 use std::sync::Arc;
 
 /// A place: a dentry as seen through a mount.

@@ -5,8 +5,7 @@
 use super::bridge::{BridgeSettings, PortSettings};
 use super::driver::{Bridge, Device, Driver, Pair, Vlan};
 use super::iface::{Config, Iface, Inbox, Kind, LOOPBACK};
-use super::inbox;
-use super::transmit;
+use super::{inbox, transmit};
 use crate::buf::Pool;
 use crate::conf::Conf;
 use crate::memory::Memory;

@@ -2,8 +2,7 @@
 
 use super::conn::Emit;
 use crate::checksum::Sum;
-use crate::frame::Owner;
-use crate::frame::{Checksum, Gso, Offload};
+use crate::frame::{Checksum, Gso, Offload, Owner};
 use crate::network::layer::Network;
 use crate::network::path::{Cast, Header, Path};
 use crate::time::Instant;

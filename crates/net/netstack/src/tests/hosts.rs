@@ -3,8 +3,7 @@
 use crate::addr::Prefix;
 use crate::driver::{Device, Features};
 use crate::frame::Frame;
-use crate::iface::LOOPBACK;
-use crate::iface::{Address, Config, Iface, Kind};
+use crate::iface::{Address, Config, Iface, Kind, LOOPBACK};
 use crate::time::Instant;
 use crate::wire::eth::Mac;
 use crate::{NoAlarm, Stack};
