@@ -3,7 +3,8 @@
 //! [`handle_pending`] deals with everything that wants the thread's attention before it resumes.
 
 use crate::current::Current;
-use crate::send::{Sender, group_stop_changed, kill_group, tell_parent_stopped};
+use crate::group_exit::kill_group;
+use crate::send::{Sender, group_stop_changed, tell_parent_stopped};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use signal::{DefaultAction, SIG_DFL, SIG_IGN, SigAction, TrapInfo, default_action};
 use std::sync::atomic::Ordering;

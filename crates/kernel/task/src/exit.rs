@@ -5,7 +5,7 @@ use crate::exit_report::{Notices, report_exit};
 use crate::kernel::{Kernel, SI_HOST};
 use crate::life::{Life, Zombie};
 use crate::resource::ThreadHandle;
-use crate::send::{Others, begin_to_leave, kill_group, tell_parent_stopped};
+use crate::send::{Others, begin_to_leave, tell_parent_stopped};
 use crate::task::Task;
 use crate::thread_group::{Departure, ThreadGroup};
 use crate::tree::{Leader, Node, Tree};
@@ -18,16 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use wait::Events;
-
-impl Current {
-    /// exit_group(2): ends the process with a wait status.
-    pub fn exit_group(&mut self, status: i32) {
-        let mut s = self.task.group.signals.lock();
-        kill_group(&self.task.group, &mut s, status);
-        drop(s);
-        self.exit_code = Some(status);
-    }
-}
 
 /// How far a thread has come when it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -34,6 +34,7 @@ mod exit;
 mod exit_report;
 mod frame;
 mod futex;
+mod group_exit;
 mod hold_creds;
 mod holder;
 mod inherit;

@@ -4,7 +4,7 @@ use crate::container_tasks::park_while_frozen;
 use crate::current::Current;
 use crate::deliver::{Flow, force, handle_pending};
 use crate::exit::{Stage, end};
-use crate::send::kill_group;
+use crate::group_exit::kill_group;
 use abi::{Errno, SigInfo, Signal};
 use lock_order::Mutex;
 use platform::{Exit, Fault};

@@ -1,10 +1,10 @@
 //! Making signals pending. See kill(2), tgkill(2), signal(7).
 
+use crate::group_exit::kill_group;
 use crate::kernel::{Kernel, SI_HOST};
 use crate::task::Task;
 use crate::thread_group::{Signals, ThreadGroup};
 use crate::tree::{Report, Tree};
-use crate::usage::begin_end;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use container::Container;
 use signal::{Charge, DefaultAction, Expiry, SIG_IGN, STOP_SIGNALS, default_action};
@@ -211,20 +211,6 @@ pub(crate) fn discard(group: &ThreadGroup, s: &mut Signals, which: SigSet) {
     group.shared_set.store(s.shared.set().0, Ordering::SeqCst);
     for t in &s.threads {
         t.pending.lock().remove(which);
-    }
-}
-
-/// Starts the end of a process with a wait status; every thread leaves as soon as it notices.
-pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
-    if !s.end(status) {
-        return;
-    }
-    for t in &s.threads {
-        t.kill();
-    }
-    // A guest that blocks the interrupt in its own stub would never notice: its memory goes when all its users end.
-    if let Some(mm) = s.threads.first().map(|t| t.mm()) {
-        begin_end(group, &mm);
     }
 }
 

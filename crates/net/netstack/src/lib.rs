@@ -73,6 +73,7 @@ mod network;
 pub mod notify;
 pub mod options;
 mod ports;
+mod protocols;
 mod ring;
 pub mod rows;
 mod spare;

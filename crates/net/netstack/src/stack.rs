@@ -1,25 +1,19 @@
 //! [`Stack`]: one network namespace, which is its network layer with sockets on top.
 
-use crate::buf::Buf;
 use crate::datagram::{DatagramSocket, Datagrams, Protocol};
-use crate::device::iface::{Config, Iface, Inbox, LOOPBACK, Upper};
+use crate::device::iface::{Config, Iface, Inbox, Upper};
 use crate::device::inbox::UpperLayer;
 use crate::device::packet::PacketSocket;
+use crate::device::receive;
 use crate::frame::Frame;
 use crate::memory::Memory;
 use crate::network::change::How;
-use crate::network::control::ForSocket;
-use crate::network::icmp::{ErrorAbout, Problem};
 use crate::network::layer::Network;
-use crate::network::path::Cast;
-use crate::network::received::Packet;
 use crate::network::schedule::{Alarm, Target};
 use crate::notify::Notifier;
 use crate::tcp::{FastOpenKeys, Saved, Tcp, TcpSocket};
 use crate::time::Instant;
 use crate::wire::eth::Mac;
-use crate::wire::icmp::{self, Icmp};
-use crate::wire::proto;
 use abi::Errno;
 use std::fmt;
 use std::ops::Deref;
@@ -31,8 +25,8 @@ const MAX_ROUNDS: usize = 1000;
 /// One network namespace; see the crate. What it can do without sockets is [`Network`]'s.
 pub struct Stack {
     net: Arc<Network>,
-    tcp: Arc<Tcp>,
-    datagrams: Arc<Datagrams>,
+    pub(crate) tcp: Arc<Tcp>,
+    pub(crate) datagrams: Arc<Datagrams>,
     me: Weak<Stack>,
 }
 
@@ -193,7 +187,9 @@ impl Stack {
     /// Takes a frame that an interface received. Offload descriptors count from the IP header.
     pub fn receive(&self, now: Instant, iface: u32, frame: Frame) {
         if let Some(iface) = self.link(iface) {
-            if let Some(packet) = self.input(now, iface, frame) {
+            if let Some((iface, frame)) = receive::receive(&self.taps, now, iface, frame)
+                && let Some(packet) = self.input(now, iface, frame)
+            {
                 self.deliver(&packet);
             }
             self.finish(now);
@@ -223,57 +219,6 @@ impl Stack {
     pub(crate) fn finish(&self, now: Instant) {
         self.links.inbox.finish(self, now);
     }
-
-    /// Hands a packet to its protocol.
-    fn deliver(&self, packet: &Packet) {
-        let raw = self.datagrams.raw_input(packet);
-        match packet.info.protocol {
-            proto::UDP | proto::UDP_LITE => self.datagrams.udp_input(packet),
-            proto::TCP => self.tcp.input(packet),
-            proto::ICMP if packet.info.dst.is_ipv4() => self.icmp_for_socket(packet),
-            proto::ICMPV6 if packet.info.dst.is_ipv6() => self.icmp_for_socket(packet),
-            proto::IGMP => self.igmp_input(packet),
-            proto::NONE => {}
-            _ if raw => {}
-            _ => {
-                self.counters.ip_of(packet.info.dst).in_unknown_protos.bump();
-                self.icmp_problem(packet, Problem::NoProtocol);
-            }
-        }
-    }
-
-    fn icmp_for_socket(&self, packet: &Packet) {
-        match self.icmp_input(packet) {
-            Some(ForSocket::EchoReply(header)) => self.datagrams.ping_input(packet, &header),
-            Some(ForSocket::Error(error)) => self.error_to_socket(packet.now, &error),
-            None => {}
-        }
-    }
-
-    /// Hands an error to the socket that sent the quoted packet; a path MTU counts only when such a socket exists.
-    fn error_to_socket(&self, now: Instant, error: &ErrorAbout<'_>) {
-        let ErrorAbout { quote, error, kind, from } = error;
-        if quote.info.protocol == proto::TCP {
-            self.tcp.error(now, quote, error);
-        } else {
-            self.datagrams.error(now, quote, error, *kind, *from);
-        }
-    }
-
-    /// A packet of this host, or one that it forwards, found no neighbour.
-    fn host_unreachable(&self, now: Instant, packet: Buf) {
-        let v6 = packet.first().is_some_and(|first| first >> 4 == 6);
-        let Some(quote) = icmp::quoted(&packet, v6) else { return };
-        let info = quote.info;
-        if !self.is_local(info.src) {
-            let problem = Problem::HostUnreachable;
-            return self.problem_of(now, packet.clone(), info, LOOPBACK, Cast::Unicast, problem);
-        }
-        let (kind, code, rest) = Problem::HostUnreachable.header(v6);
-        if let Some(error) = icmp::socket_error(&Icmp::new(kind, code, rest), v6) {
-            self.error_to_socket(now, &ErrorAbout { quote, error, kind: (kind, code), from: info.src });
-        }
-    }
 }
 
 impl UpperLayer<Iface> for Stack {
@@ -281,7 +226,9 @@ impl UpperLayer<Iface> for Stack {
         let inbox = &self.links.inbox;
         let mut run = || {
             inbox.run(left, |arrival| {
-                if let Some(packet) = self.take(now, arrival) {
+                if let Some((iface, frame)) = receive::take(&self.taps, now, arrival)
+                    && let Some(packet) = self.input(now, iface, frame)
+                {
                     self.deliver(&packet);
                 }
             });

@@ -2,15 +2,26 @@
 
 use super::driver::{Bridge, Driver};
 use super::iface::{Iface, Kind};
-use super::inbox::flow_of;
+use super::inbox::{Arrival, Way, flow_of};
 use super::packet::Taps;
-use super::transmit::{arrive, by_bridge};
+use super::transmit::{arrive, by_bridge, send_cut};
 use super::vlan;
 use crate::frame::Frame;
 use crate::time::Instant;
 use crate::wire::eth::{self, Ethernet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Takes a frame from the inbox on: one that leaves is sent, one that arrives is received, see [`receive`].
+pub(crate) fn take(taps: &Taps, now: Instant, arrival: Arrival<Iface>) -> Option<(Arc<Iface>, Frame)> {
+    match arrival.way {
+        Way::In => receive(taps, now, arrival.iface, arrival.frame),
+        Way::Out => {
+            send_cut(&arrival.iface, arrival.frame);
+            None
+        }
+    }
+}
 
 /// Takes a frame from an interface. Returns it, without tags, with the interface that receives it; `None` when it went elsewhere.
 /// Each tag of a VLAN and each bridge is one more step, never one more level of calls.

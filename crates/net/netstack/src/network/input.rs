@@ -12,9 +12,6 @@ use super::received::Packet;
 use super::route::{Key, RouteKind};
 use crate::buf::Buf;
 use crate::device::iface::{Iface, Kind, LOOPBACK};
-use crate::device::inbox::{Arrival, Way};
-use crate::device::receive::receive;
-use crate::device::transmit::send_cut;
 use crate::frame::{Checksum, Frame};
 use crate::time::Instant;
 use crate::wire::eth::{self, Ethernet};
@@ -26,20 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Network {
-    /// Takes a frame from the inbox on. Returns the packet, if it is for this host.
-    pub(crate) fn take(&self, now: Instant, arrival: Arrival<Iface>) -> Option<Packet> {
-        match arrival.way {
-            Way::In => self.input(now, arrival.iface, arrival.frame),
-            Way::Out => {
-                send_cut(&arrival.iface, arrival.frame);
-                None
-            }
-        }
-    }
-
-    /// Takes a frame from an interface. Returns the packet, if it is for this host.
-    pub(crate) fn input(&self, now: Instant, iface: Arc<Iface>, frame: Frame) -> Option<Packet> {
-        let (iface, mut frame) = receive(&self.taps, now, iface, frame)?;
+    /// Takes a frame that the device layer carried up to an interface. Returns the packet, if it is for this host.
+    pub(crate) fn input(&self, now: Instant, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
         let kind = if iface.kind == Kind::Ethernet {
             let Some(header) = Ethernet::parse(&frame.buf) else {
                 iface.counters.rx_errors.bump();

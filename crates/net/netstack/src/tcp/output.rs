@@ -1,11 +1,9 @@
-//! What a connection sends when it may: new data, retransmissions, acknowledgements.
+//! Segments of a connection: new data, retransmissions, acknowledgements. `sendq` decides when new data may go.
 
 use super::board::Mark;
 use super::conn::{Conn, Cx, State};
 use super::limits::INITIAL_WINDOW;
-use super::phase::{Ca, Frto};
-use super::pieces::Push;
-use crate::notify::Events;
+use super::phase::Ca;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Options, Sacks, Segment};
 
@@ -16,28 +14,6 @@ pub(crate) const ATO_MIN: u64 = 40;
 const ATO_MAX: u64 = 200;
 
 impl Conn {
-    /// Sends what may be sent: lost segments first, then new data.
-    pub(crate) fn output(&mut self, cx: &mut Cx<'_>) {
-        self.output_as(cx, Push::Usual { more: false });
-    }
-
-    /// Like [`Conn::output`]; `how` says what becomes of a small segment.
-    pub(crate) fn output_as(&mut self, cx: &mut Cx<'_>, how: Push) {
-        if matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait) {
-            return;
-        }
-        let waits = self.recovery.state == Ca::Loss && self.recovery.frto == Frto::Second;
-        if matches!(self.recovery.state, Ca::Recovery | Ca::Loss) && !waits {
-            self.retransmit_lost(cx);
-        }
-        self.send_new(cx, how);
-        if self.write_waits && self.is_writable() {
-            self.write_waits = false;
-            cx.events |= Events::OUT;
-        }
-        self.check_persist(cx.now);
-    }
-
     /// After an idle time the path is no longer known (RFC 5681 section 4.1, RFC 7661).
     pub(crate) fn restart_after_idle(&mut self, cx: &Cx<'_>) {
         let idle = cx.now.since(self.stats.last_sent);

@@ -6,9 +6,10 @@
 
 use super::board::{Mark, Sent};
 use super::chrono::Limit;
-use super::conn::{Conn, Cx};
-use super::phase::Ca;
+use super::conn::{Conn, Cx, State};
+use super::phase::{Ca, Frto};
 use super::pieces::{Piece, Pieces, Push, SendFlags};
+use crate::notify::Events;
 use crate::stamps;
 use crate::sysctl::Sysctls;
 use crate::wire::seq::Seq;
@@ -72,6 +73,28 @@ impl Conn {
         }
         self.output_as(cx, Push::Usual { more: wanted.more });
         taken
+    }
+
+    /// Sends what may be sent: lost segments first, then new data.
+    pub(crate) fn output(&mut self, cx: &mut Cx<'_>) {
+        self.output_as(cx, Push::Usual { more: false });
+    }
+
+    /// Like [`Conn::output`]; `how` says what becomes of a small segment.
+    pub(crate) fn output_as(&mut self, cx: &mut Cx<'_>, how: Push) {
+        if matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait) {
+            return;
+        }
+        let waits = self.recovery.state == Ca::Loss && self.recovery.frto == Frto::Second;
+        if matches!(self.recovery.state, Ca::Recovery | Ca::Loss) && !waits {
+            self.retransmit_lost(cx);
+        }
+        self.send_new(cx, how);
+        if self.write_waits && self.is_writable() {
+            self.write_waits = false;
+            cx.events |= Events::OUT;
+        }
+        self.check_persist(cx.now);
     }
 
     /// Keeps bytes for later, without sending.
