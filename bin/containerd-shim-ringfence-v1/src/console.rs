@@ -79,7 +79,7 @@ impl Drop for Receiver {
 #[derive(Debug)]
 pub(crate) struct Console {
     master: Arc<OwnedFd>,
-    /// Readable when the threads are to end.
+    /// Readable when the threads are to end, which they do when all output is copied.
     stop: Arc<OwnedFd>,
     output: Option<JoinHandle<()>>,
     input: Option<JoinHandle<()>>,
@@ -107,6 +107,11 @@ impl Console {
         let input = thread("tty input", Box::new(move || copy(stdin.as_fd(), to.as_fd(), until.as_fd())));
         let input = input.inspect_err(|_| end(&stop))?;
         Ok(Self { master, stop, output: Some(output), input: Some(input) })
+    }
+
+    /// A descriptor that is readable once all output is copied: no process has the terminal open any more.
+    pub(crate) fn all_copied(&self) -> Arc<OwnedFd> {
+        self.stop.clone()
     }
 
     pub(crate) fn resize(&self, rows: u16, cols: u16) -> io::Result<()> {

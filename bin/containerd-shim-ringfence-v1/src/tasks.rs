@@ -1,5 +1,6 @@
 //! The containers of a shim and the operations on them. `task` has the form of the requests; the work is here.
 
+use crate::console::Console;
 use crate::events::Events;
 use crate::exit_signal::ExitSignal;
 use crate::exits::Exits;
@@ -8,7 +9,7 @@ use crate::options::Settings;
 use crate::process::{Exit, Process, StartedProcess, start};
 use crate::rootfs;
 use crate::runtime::Runtime;
-use crate::stdio::{LogCaller, Stdio};
+use crate::stdio::{self, LogCaller, Stdio};
 use containerd_shim_protos::api::CreateTaskRequest;
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskPaused, TaskResumed,
@@ -19,17 +20,28 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// In the bundle: the process id of the container.
 pub(crate) const PID_FILE: &str = "init.pid";
 
+/// How long an end is kept back for the last output of the process's terminal, in milliseconds.
+const LAST_OUTPUT_MS: i64 = 200;
+
 pub(crate) type Answer<T> = Result<T, Error>;
 
 /// A request's failure.
 pub(crate) fn fail(code: Code, message: impl ToString) -> Error {
     Error::RpcStatus(get_status(code, message.to_string()))
+}
+
+/// Waits for a descriptor to become readable, no longer than the last output of a terminal may take.
+fn wait_until(copied: Option<Arc<OwnedFd>>) {
+    if let Some(copied) = copied {
+        stdio::wait(&copied, LAST_OUTPUT_MS);
+    }
 }
 
 fn no_such(what: &str, id: &str) -> Error {
@@ -90,6 +102,7 @@ impl Tasks {
 
     /// A child that is no command has ended.
     pub(crate) fn ended(&self, pid: i32, status: i32) {
+        self.wait_for_output(pid);
         let mut containers = self.lock();
         for (id, container) in containers.iter_mut() {
             let mut processes = std::iter::once(&mut container.init).chain(container.execs.values_mut());
@@ -104,6 +117,16 @@ impl Tasks {
             }
             return;
         }
+    }
+
+    /// Waits until the last output of a process is copied from its terminal, for a bounded time: another process may keep the
+    /// terminal open. Clients read no further when they learn of the end.
+    fn wait_for_output(&self, pid: i32) {
+        let copied = self.lock().values().find_map(|container| {
+            let mut processes = std::iter::once(&container.init).chain(container.execs.values());
+            processes.find(|process| process.pid == pid)?.console.as_ref().map(Console::all_copied)
+        });
+        wait_until(copied);
     }
 
     /// Tells of the end of a container's own process, if it has ended and nothing stands against it.
@@ -280,6 +303,11 @@ impl Tasks {
         let run = std::fs::write(&file, spec).map_err(|error| format!("{}: {error}", file.display()));
         let run = run.and_then(|()| start(&runtime, &stdio, &whose, &pid_file, &args, &[OsStr::new(id)]));
         let _ = (std::fs::remove_file(&file), std::fs::remove_file(&pid_file));
+        let early = run.as_ref().ok().and_then(|started| {
+            let status = hold.take(started.pid)?;
+            wait_until(started.console.as_ref().map(Console::all_copied));
+            Some(status)
+        });
         self.with(id, |container| {
             let process = container.process(exec_id)?;
             process.starting = false;
@@ -297,7 +325,7 @@ impl Tasks {
                 pid: pid as u32,
                 ..TaskExecStarted::default()
             });
-            if let Some(status) = hold.take(pid) {
+            if let Some(status) = early.or_else(|| hold.take(pid)) {
                 self.finish(id, process, status);
             }
             Ok(pid as u32)
