@@ -591,6 +591,41 @@ TEST(texts_of_errors) {
     CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
     CHECK_EQ(recv(s, buf, sizeof buf, 0), 36);
 }
+// A gateway is on a link, or an address of this host: then the destinations are on the link.
+TEST(gateways) {
+    if (geteuid() != 0) SKIP("not root");
+    struct request r = address(RTM_NEWADDR, NLM_F_CREATE, "10.66.0.1", 24);
+    CHECK_EQ(ask(&r), 0);
+    struct { const char *to, *gateway; int oif, flags, scope, error; const char *text; } cases[] = {
+        {"192.0.2.0", "10.66.0.1", 1, 0, RT_SCOPE_UNIVERSE, 0, ""},
+        {"192.0.3.0", "10.66.0.1", 0, 0, RT_SCOPE_UNIVERSE, 0, ""},
+        {"192.0.4.0", "127.0.0.1", 1, 0, RT_SCOPE_LINK, 0, ""},
+        {"192.0.5.0", "127.0.0.1", 1, 0, RT_SCOPE_HOST, EINVAL, "Route with host scope can not have a gateway"},
+        {"192.0.5.0", "127.0.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, EINVAL, "Nexthop has invalid gateway"},
+        {"192.0.5.0", "10.99.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_LINK, EINVAL, "Nexthop has invalid scope"},
+        {"192.0.5.0", "10.99.0.1", 0, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, ENODEV, "Nexthop device required for onlink"},
+        {"192.0.5.0", "10.99.0.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway"},
+        {"192.0.5.0", "224.0.0.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway"},
+        {"192.0.6.0", "10.99.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, 0, ""},
+        {"192.0.7.0", "192.0.6.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway"},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r = route(RTM_NEWROUTE, NLM_F_CREATE, cases[i].to, 24, cases[i].oif ? RTN_UNICAST : RTN_BLACKHOLE);
+        r.route.rtm_type = RTN_UNICAST;
+        r.route.rtm_scope = cases[i].scope;
+        r.route.rtm_flags = cases[i].flags;
+        add_ip(&r, RTA_GATEWAY, cases[i].gateway);
+        CHECK_TEXT(r, cases[i].error, cases[i].text);
+    }
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].error) continue;
+        r = route(RTM_DELROUTE, 0, cases[i].to, 24, RTN_UNICAST);
+        r.route.rtm_scope = RT_SCOPE_NOWHERE;
+        CHECK_EQ(ask(&r), 0);
+    }
+    r = address(RTM_DELADDR, 0, "10.66.0.1", 24);
+    CHECK_EQ(ask(&r), 0);
+}
 // How many routes a dump with strict checks lists of a table; minus the errno that ends it.
 static int routes_of(int table) {
     struct request r = start(RTM_GETROUTE, NLM_F_DUMP, sizeof r.route);

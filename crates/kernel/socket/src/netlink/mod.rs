@@ -23,6 +23,7 @@ mod ethtool;
 mod facts;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod gateways;
 mod generic;
 mod ifla;
 mod link;

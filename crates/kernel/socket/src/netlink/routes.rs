@@ -3,7 +3,8 @@
 use super::address_list::scope_byte;
 use super::asker::{Asker, FILTERED};
 use super::error::{Refusal, Result};
-use super::request::{self, Request};
+use super::gateways;
+use super::request::Request;
 use super::wire::{self, Message, bytes_of, family_of};
 use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
@@ -343,6 +344,7 @@ fn hops(request: &Request<'_>) -> Result<Vec<Hop>> {
             gateway,
             weight: u16::from(head[3]) + 1,
             onlink: head[2] != 0,
+            own_gateway: false,
         });
         rest = rest.get(wire::align(len)..).unwrap_or_default();
     }
@@ -426,10 +428,15 @@ pub(super) fn add(asker: &Asker<'_>) -> Result<()> {
 pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result<()> {
     let stack = net.stack();
     if leads(route.kind) {
-        route.iface = check_hop(net, route.iface, route.gateway, route.onlink)?;
-        for hop in &mut route.others {
-            hop.iface = check_hop(net, hop.iface, hop.gateway, hop.onlink)?;
+        if route.scope == Scope::Host && route.dst.addr.is_ipv4() && route.gateway.is_some() {
+            return Err(Refusal::with(Errno::EINVAL, "Route with host scope can not have a gateway"));
         }
+        let mut hops: Vec<Hop> = route.hops().collect();
+        for hop in &mut hops {
+            gateways::check(net, hop, route.scope)?;
+        }
+        (route.iface, route.own_gateway) = (hops[0].iface, hops[0].own_gateway);
+        route.others = hops.split_off(1);
         let disabled = |hop: Hop| stack.link(hop.iface).is_some_and(|link| link.disables_v6());
         if route.dst.addr.is_ipv6() && route.hops().any(disabled) {
             return Err(Refusal::with(Errno::EACCES, "IPv6 is disabled on nexthop device"));
@@ -460,55 +467,6 @@ pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result
         }
     })?;
     Ok(())
-}
-
-/// Interface and gateway of a route must be usable. Gives the interface, which the gateway may say.
-fn check_hop(net: &NetNamespace, mut iface: u32, gateway: Option<IpAddr>, onlink: bool) -> Result<u32> {
-    let stack = net.stack();
-    if iface == 0 {
-        let Some(gateway) = gateway else {
-            // A route of IPv4 that names nothing has no device; Linux has no text for IPv6.
-            return Err(Errno::ENODEV.into());
-        };
-        iface = towards(stack, gateway)?;
-    }
-    if !request::link(net, iface)?.is_up() {
-        let text =
-            if gateway.is_some() { "Nexthop device is not up" } else { "Device for nexthop is not up" };
-        return Err(Refusal::with(Errno::ENETDOWN, text));
-    }
-    if let Some(gateway) = gateway
-        && !onlink
-    {
-        let index = iface;
-        let direct = |r: &Route| {
-            r.gateway.is_none() && r.iface == index && r.kind == RouteKind::Unicast && r.dst.contains(gateway)
-        };
-        let reached =
-            gateway_is_link_local(gateway) || stack.read_routes(|routes| routes.routes().iter().any(direct));
-        if !reached {
-            return Err(Refusal::with(Errno::ENETUNREACH, "Nexthop has invalid gateway"));
-        }
-        if stack.is_local(gateway) {
-            return Err(Refusal::with(Errno::EINVAL, "Nexthop has invalid gateway"));
-        }
-    }
-    Ok(iface)
-}
-
-fn gateway_is_link_local(gateway: IpAddr) -> bool {
-    matches!(gateway, IpAddr::V6(v6) if netstack::addr::is_link_local(v6))
-}
-
-/// The interface that leads to a gateway: a direct route does.
-fn towards(stack: &Stack, gateway: IpAddr) -> Result<u32> {
-    stack.read_routes(|routes| {
-        let direct =
-            |r: &&Route| r.kind == RouteKind::Unicast && r.gateway.is_none() && r.dst.contains(gateway);
-        let best = routes.routes().iter().filter(direct).max_by_key(|r| r.dst.len);
-        let none = Refusal::with(Errno::ENETUNREACH, "Nexthop has invalid gateway");
-        best.map(|route| route.iface).ok_or(none)
-    })
 }
 
 /// True when the further hops that a request names are those of a route.

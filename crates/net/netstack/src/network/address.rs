@@ -142,15 +142,13 @@ pub(crate) fn stays(route: &Route) -> bool {
 /// Adds the routes of an address. Those that are there already stay.
 pub(crate) fn add_routes(routes: &mut Routes, link: &Iface, address: &Address) {
     add_local_routes(routes, link, address);
-    if link.kind == Kind::Loopback {
-        return;
-    }
     let ip = address.ip();
     let v4 = ip.is_ipv4();
     let base = Route { protocol: KERNEL, ..Route::new(Prefix::host(ip), link.index, None) };
     let target = address.peer.map_or(address.prefix, |peer| Prefix::new(peer, address.prefix.len));
     let network = Prefix { addr: target.network(), len: target.len };
-    if (network.len < crate::addr::bits(ip) || address.peer.is_some()) && !address.no_prefix_route {
+    let reaches_others = network.len < crate::addr::bits(ip) || address.peer.is_some();
+    if link.kind != Kind::Loopback && reaches_others && !address.no_prefix_route {
         let link_local = matches!(ip, IpAddr::V6(v6) if is_link_local(v6));
         let metric = if v4 { 0 } else { 256 + u32::from(link_local) };
         let route = Route { dst: network, source: v4.then_some(ip), metric, ..base.clone() };

@@ -86,7 +86,8 @@ impl Network {
         let routes = self.tables.routes.read();
         let route = routes.lookup(key, |_| true)?;
         let several: Vec<_> = if route.others.is_empty() { Vec::new() } else { route.hops().collect() };
-        let found = (route.kind, route.iface, route.gateway, route.source, route.mtu);
+        let gateway = route.gateway.filter(|_| !route.own_gateway);
+        let found = (route.kind, route.iface, gateway, route.source, route.mtu);
         drop(routes);
         let (kind, index, gateway, source, mtu) = found;
         let (index, gateway) = self.one_of(key, &several).unwrap_or((index, gateway));
@@ -104,7 +105,7 @@ impl Network {
         let named = |hop: &&Hop| key.oif == 0 || hop.iface == key.oif;
         let alive: Vec<Hop> = hops.iter().filter(named).filter(up).copied().collect();
         let hash = self.keys.hash("multipath", (key.src, key.dst)) as u32;
-        choose(&alive, hash).map(|hop| (hop.iface, hop.gateway))
+        choose(&alive, hash).map(|hop| (hop.iface, hop.next()))
     }
 
     /// A source address of the interface, or else of any other.

@@ -66,6 +66,8 @@ pub struct Route {
     pub tos: u8,
     /// The next hop is on the interface's link whatever the routes say (`RTNH_F_ONLINK`).
     pub onlink: bool,
+    /// The gateway is an address of this host, so destinations are on the link (Linux: a next hop of host scope).
+    pub own_gateway: bool,
     /// When it is removed by itself.
     pub expires: Option<Instant>,
     /// A router told of it (RFC 4861).
@@ -87,6 +89,15 @@ pub struct Hop {
     pub weight: u16,
     /// As [`Route::onlink`].
     pub onlink: bool,
+    /// As [`Route::own_gateway`].
+    pub own_gateway: bool,
+}
+
+impl Hop {
+    /// The address that packets are sent to on the link; `None` for their destination.
+    pub(crate) fn next(&self) -> Option<IpAddr> {
+        self.gateway.filter(|_| !self.own_gateway)
+    }
 }
 
 impl Route {
@@ -105,6 +116,7 @@ impl Route {
             mtu: None,
             tos: 0,
             onlink: false,
+            own_gateway: false,
             expires: None,
             by_router: false,
             weight: 1,
@@ -114,8 +126,13 @@ impl Route {
 
     /// All next hops.
     pub fn hops(&self) -> impl Iterator<Item = Hop> {
-        let first =
-            Hop { iface: self.iface, gateway: self.gateway, weight: self.weight, onlink: self.onlink };
+        let first = Hop {
+            iface: self.iface,
+            gateway: self.gateway,
+            weight: self.weight,
+            onlink: self.onlink,
+            own_gateway: self.own_gateway,
+        };
         std::iter::once(first).chain(self.others.iter().copied())
     }
 
@@ -421,6 +438,19 @@ impl Routes {
         Err(Errno::ENETUNREACH)
     }
 
+    /// The route by which a gateway of IPv4 is reached, by an interface unless that is 0: one of no wider scope than `scope`.
+    pub fn towards(&self, gateway: IpAddr, iface: u32, scope: Scope) -> Option<&Route> {
+        let leads = |route: &&Route| {
+            route.dst.contains(gateway)
+                && route.scope <= scope
+                && (iface == 0 || route.uses(iface))
+                && !refuses(route)
+                && route.kind != RouteKind::Throw
+        };
+        let of_table = |table| self.routes.iter().filter(move |route| route.table == table);
+        [TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT].into_iter().find_map(|table| of_table(table).find(leads))
+    }
+
     fn in_table(&self, table: u32, key: &Key, usable: impl Fn(u32) -> bool) -> Option<&Route> {
         self.routes.iter().find(|route| {
             route.table == table
@@ -491,7 +521,7 @@ mod tests {
 
     #[test]
     fn flows_spread_over_hops_by_weight() {
-        let hop = |iface, weight| Hop { iface, gateway: None, weight, onlink: false };
+        let hop = |iface, weight| Hop { iface, gateway: None, weight, onlink: false, own_gateway: false };
         let hops = [hop(1, 1), hop(2, 3), hop(3, 256)];
         assert_eq!(choose(&[], 7), None);
         let mut counts = [0; 3];
@@ -507,7 +537,7 @@ mod tests {
     #[test]
     fn a_route_stays_while_one_hop_does() {
         let mut routes = Routes::default();
-        let others = vec![Hop { iface: 3, gateway: None, weight: 1, onlink: false }];
+        let others = vec![Hop { iface: 3, gateway: None, weight: 1, onlink: false, own_gateway: false }];
         routes.add(Route { others, ..Route::new(prefix("10.0.0.0/8"), 2, None) }).unwrap();
         routes.forget_link(2);
         assert_eq!(routes.routes().len(), 1);
