@@ -125,7 +125,8 @@ impl Conn {
         let cookie = seg.options.fast_open.filter(|cookie| !cookie.as_slice().is_empty() && asked.is_some());
         let sent = std::mem::take(&mut self.fast_open.sent);
         let mute = cookie.is_none() && self.stats.total_retrans == 0 && sent == 0;
-        let mss = self.agreed.peer_mss.min(65_535) as u16;
+        // As the server offered it: TCP_MAXSEG of this socket does not hold for the next one.
+        let mss = seg.options.mss.unwrap_or(536);
         self.fast_open.learnt = Some(Learnt { mss, cookie, silent: asked.filter(|_| mute) });
         if sent == 0 {
             return false;

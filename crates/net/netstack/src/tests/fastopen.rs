@@ -97,6 +97,20 @@ fn data_that_the_server_did_not_take_goes_again_at_once() {
 }
 
 #[test]
+fn the_segment_size_of_a_socket_does_not_hold_for_the_next_one() {
+    let (a, b, server) = hosts(0x402);
+    learn(&a, &b, &server);
+    for (max_segment, taken) in [(1040, 1000), (0, 1420)] {
+        let one = client(&a);
+        one.configure(T0, |options| options.max_segment = max_segment);
+        assert_eq!(one.send_fast_open(T0, to(), &[7; 2000], false), Ok(taken));
+        b.receive(T0, &a.sent()[0]);
+        a.receive(T0, &b.sent()[0]);
+        a.sent();
+    }
+}
+
+#[test]
 fn a_syn_that_is_too_large_goes_again_without_data() {
     let (a, b, server) = hosts(0x402);
     learn(&a, &b, &server);
