@@ -1,6 +1,6 @@
 //! The changelog: its latest release is the version of the workspace, and entries stand under a heading.
 
-use crate::{layers, metadata};
+use crate::{metadata, sources};
 
 /// Headings of the groups of entries.
 const GROUPS: [&str; 3] = ["### Added", "### Changed", "### Fixed"];
@@ -8,7 +8,7 @@ const GROUPS: [&str; 3] = ["### Added", "### Changed", "### Fixed"];
 /// What is wrong with CHANGELOG.md.
 pub(crate) fn check() -> Result<Vec<String>, String> {
     let root = metadata::read(false)?.workspace_root;
-    let text = layers::read(&root.join("CHANGELOG.md"))?;
+    let text = sources::read(&root.join("CHANGELOG.md"))?;
     // The version of this crate is that of the workspace.
     Ok(judge(&text, env!("CARGO_PKG_VERSION")))
 }

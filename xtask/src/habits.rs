@@ -1,6 +1,6 @@
 //! What the kernel's crates do not do: take locks that have no rank, decide by the number of references to an object.
 
-use crate::layers::{files, read};
+use crate::sources::{files, read};
 use std::path::Path;
 
 /// Where the rules hold.

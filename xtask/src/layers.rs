@@ -1,8 +1,8 @@
 //! The architecture as the folders state it: which crate may use which, and where unsafe code may be.
 
 use crate::metadata::{self, Metadata, Package};
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::sources::{files, read};
+use std::path::Path;
 
 /// Folders, lowest first. A crate may use crates of its own folder and of lower ones.
 const LAYERS: [&str; 8] = [
@@ -226,30 +226,6 @@ fn unsafe_attribute(path: &Path, text: &str) -> Option<String> {
 
 fn too_long(path: &Path, lines: usize) -> Option<String> {
     (lines > MAX_LINES).then(|| format!("{} has {lines} lines; split it below {MAX_LINES}", path.display()))
-}
-
-pub(crate) fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Source files below a folder.
-pub(crate) fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut found = Vec::new();
-    let Ok(entries) = fs::read_dir(dir) else { return Ok(found) };
-    for entry in entries {
-        let path = entry.map_err(|error| format!("{}: {error}", dir.display()))?.path();
-        if path.is_dir() && !path.is_symlink() {
-            if path.file_name().is_none_or(|name| name != "target") {
-                found.extend(files(&path)?);
-            }
-        } else if path
-            .extension()
-            .is_some_and(|ext| ["rs", "c", "h", "S", "py", "sh"].iter().any(|e| ext == *e))
-        {
-            found.push(path);
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

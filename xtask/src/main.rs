@@ -10,6 +10,7 @@ mod layers;
 mod metadata;
 mod prose;
 mod readmes;
+mod sources;
 mod statics;
 mod unused;
 mod words;

@@ -1,7 +1,7 @@
 //! Width of the documents and of the scripts, those of Python and of the shell. In documents, tables, code, links and the
 //! changelog, whose entries are one line each, are as wide as they are.
 
-use crate::{layers, metadata};
+use crate::{metadata, sources};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
         if !document && !is_script(&path) {
             continue;
         }
-        let text = layers::read(&path)?;
+        let text = sources::read(&path)?;
         let (found, what) = if document { (wide(&text), "prose") } else { (wide_code(&text), "a line") };
         problems.extend(found.into_iter().map(|line| {
             let name = path.strip_prefix(&root).unwrap_or(&path).display();

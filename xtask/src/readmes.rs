@@ -1,6 +1,6 @@
 //! The README of a folder of crates lists each of them in an item of its own, and no other.
 
-use crate::{layers, metadata};
+use crate::{metadata, sources};
 use std::collections::BTreeSet;
 
 /// Folders of crates.
@@ -19,7 +19,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
                 crates.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
             }
         }
-        let text = layers::read(&folder.join("README.md"))?;
+        let text = sources::read(&folder.join("README.md"))?;
         problems.extend(compare(&format!("crates/{name}/README.md"), &text, &crates));
     }
     Ok(problems)

@@ -1,6 +1,6 @@
 //! State has an owner: no static of a crate may change, unless it is listed here with its reason.
 
-use crate::layers::{files, read};
+use crate::sources::{files, read};
 use std::path::Path;
 
 /// Where the rule holds.

@@ -11,7 +11,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
     for package in &metadata.packages {
         let Some(dir) = package.manifest_path.parent() else { continue };
         let mut text = String::new();
-        for path in crate::layers::files(dir)? {
+        for path in crate::sources::files(dir)? {
             if path.extension().is_some_and(|ext| ext == "rs") {
                 let file =
                     fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,7 +1,7 @@
 //! Counts words that call a thing a person ("who", "nobody") in comments and documents, and fails above a bound. The
 //! bound only falls: a change that removes such words lowers [`BOUND`].
 
-use crate::{layers, metadata};
+use crate::{metadata, sources};
 use std::path::{Path, PathBuf};
 
 /// How many of [`WORDS`] all checked texts may have together.
@@ -21,7 +21,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
     let root = metadata::read(false)?.workspace_root;
     let mut counts = Vec::new();
     for path in texts(&root)? {
-        let text = layers::read(&path)?;
+        let text = sources::read(&path)?;
         let count =
             if path.extension().is_some_and(|ext| ext == "rs") { in_comments(&text) } else { words(&text) };
         let name = path.strip_prefix(&root).unwrap_or(&path);
