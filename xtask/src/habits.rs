@@ -60,7 +60,7 @@ fn judge(found: &[(String, usize)], allowed: &[Counting]) -> Vec<String> {
 }
 
 /// The code of a file before its tests, without comments.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     lines.join("\n")

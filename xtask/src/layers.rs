@@ -151,6 +151,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
     }
     problems.extend(crate::statics::check(&root)?);
     problems.extend(crate::habits::check(&root)?);
+    problems.extend(crate::clocks::check(&root)?);
     let crates: Vec<String> = packages.iter().map(|package| folder(&root, package)).collect();
     problems.extend(crate::circles::check(&root, &crates)?);
     Ok(problems)

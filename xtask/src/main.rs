@@ -4,6 +4,7 @@
 
 mod changelog;
 mod circles;
+mod clocks;
 mod deps;
 mod habits;
 mod layers;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("usage: cargo xtask layers|deps|circles FOLDER");
             eprintln!(
-                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, modules do not need each other in circles, files are not too long, documents and scripts are wrapped, READMEs list the crates of their folders, the changelog has the version, texts do not call things persons"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, objects keep moments of the kernel's clock, modules do not need each other in circles, files are not too long, documents and scripts are wrapped, READMEs list the crates of their folders, the changelog has the version, texts do not call things persons"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);

@@ -2,8 +2,12 @@
 //!
 //! [`Ktime`] is a moment (Linux's `ktime_t`), [`Clock`] the clock of one kernel. The clock begins at [`Ktime::ZERO`] when the
 //! kernel starts; one that goes on from a checkpoint begins at the moment of that checkpoint, so that moments in restored objects
-//! mean what they meant. What waits on the host takes a [`std::time::Instant`]: [`Clock::instant`] converts where such a call is
-//! made. Conversions read no clock.
+//! mean what they meant.
+//!
+//! Objects of the kernel keep [`Ktime`]s. [`std::time::Instant`] is a moment of the host's clock and means nothing in another
+//! process. It is allowed as a parameter or local variable of one call: a wait on the host takes one, and
+//! [`Clock::instant`] converts a [`Ktime`] where the wait begins. `cargo xtask layers` fails when a type or static of the
+//! kernel has an [`Instant`], except those that `xtask/src/clocks.rs` lists. Conversions read no clock.
 
 #![forbid(unsafe_code)]
 

@@ -54,12 +54,13 @@ impl Resources {
         user_ns: Arc<UserNamespace>,
         device_numbers: Arc<DeviceNumbers>,
     ) -> Arc<Resources> {
+        let clock = Clock::default();
         Arc::new(Resources {
             user_ns,
             quotas,
             device_numbers,
-            clock: Clock::default(),
-            timers: Arc::default(),
+            clock,
+            timers: Arc::new(TimerService::new(clock)),
             outside_waits: OutsideWaits::default(),
             lock_waits: LockWaits::default(),
             lease_break_time: AtomicU32::new(45),

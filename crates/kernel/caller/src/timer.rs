@@ -3,16 +3,17 @@
 //! Interval timers, POSIX timers, timerfd and terminal timeouts schedule here. A
 //! callback runs once, on the service's thread, without any lock of the service
 //! held; it must not block (set state, notify a wait queue, post a signal) and may
-//! schedule again. Deadlines are moments of CLOCK_MONOTONIC.
+//! schedule again. Deadlines are moments of the kernel's clock ([`ktime`]).
 //! Lock rank: `TIMER_SERVICE`; nothing is taken inside it. A checkpoint keeps nothing of it: owners schedule anew.
 
+use ktime::{Clock, Ktime};
 use lock_order::{Condvar, Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Callback = Box<dyn FnOnce() + Send>;
-type Key = (Instant, u64);
+type Key = (Ktime, u64);
 
 #[derive(Default)]
 struct State {
@@ -29,6 +30,7 @@ struct Shared {
     state: Mutex<State, { rank::TIMER_SERVICE }>,
     /// The earliest deadline changed.
     changed: Condvar,
+    clock: Clock,
 }
 
 impl Shared {
@@ -51,6 +53,16 @@ impl Drop for TimerService {
 }
 
 impl TimerService {
+    /// With deadlines of this clock.
+    pub fn new(clock: Clock) -> TimerService {
+        TimerService { shared: Arc::new(Shared { clock, ..Shared::default() }) }
+    }
+
+    /// The clock of its deadlines.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
     fn start(&self) {
         let s = self.shared.clone();
         if let Err(e) = std::thread::Builder::new().name("timers".into()).spawn(move || {
@@ -70,16 +82,22 @@ impl TimerService {
 
     /// Runs `callback` as soon as what is due has run; it cannot be cancelled.
     pub fn post(&self, callback: impl FnOnce() + Send + 'static) {
-        self.insert(Instant::now(), Box::new(callback));
+        self.insert(self.clock().now(), Box::new(callback));
     }
 
     /// Runs `callback` at `deadline` (at once when that has passed). Dropping the handle cancels.
     #[must_use = "dropping the handle cancels the timer"]
-    pub fn schedule(&self, deadline: Instant, callback: impl FnOnce() + Send + 'static) -> TimerHandle {
+    pub fn schedule(&self, deadline: Ktime, callback: impl FnOnce() + Send + 'static) -> TimerHandle {
         TimerHandle { shared: self.shared.clone(), key: self.insert(deadline, Box::new(callback)) }
     }
 
-    fn insert(&self, deadline: Instant, callback: Callback) -> Key {
+    /// Runs `callback` when `delay` has passed. Dropping the handle cancels.
+    #[must_use = "dropping the handle cancels the timer"]
+    pub fn schedule_after(&self, delay: Duration, callback: impl FnOnce() + Send + 'static) -> TimerHandle {
+        self.schedule(self.clock().now().plus(delay), callback)
+    }
+
+    fn insert(&self, deadline: Ktime, callback: Callback) -> Key {
         let mut s = self.shared.lock();
         if !std::mem::replace(&mut s.started, true) {
             self.start();
@@ -109,9 +127,8 @@ fn run(shared: &Shared) {
             shared.changed.wait(&mut s);
             continue;
         };
-        let now = Instant::now();
-        if key.0 > now {
-            shared.changed.wait_until(&mut s, key.0);
+        if key.0 > shared.clock.now() {
+            shared.changed.wait_until(&mut s, shared.clock.instant(key.0));
             continue;
         }
         let callback = s.pending.remove(&key);
@@ -131,7 +148,7 @@ pub struct TimerHandle {
 
 impl TimerHandle {
     /// When the callback runs.
-    pub fn deadline(&self) -> Instant {
+    pub fn deadline(&self) -> Ktime {
         self.key.0
     }
 }
@@ -148,15 +165,16 @@ impl Drop for TimerHandle {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::time::Instant;
 
     #[test]
     fn fires_in_order_and_cancels() {
         let t = TimerService::default();
         let (tx, rx) = mpsc::channel();
-        let now = Instant::now();
+        let (now, start) = (t.clock().now(), Instant::now());
         let fire = |n: i32, ms: u64| {
             let tx = tx.clone();
-            t.schedule(now + Duration::from_millis(ms), move || tx.send(n).unwrap())
+            t.schedule(now.plus(Duration::from_millis(ms)), move || tx.send(n).unwrap())
         };
         let _b = fire(2, 40);
         let _a = fire(1, 10);
@@ -164,7 +182,7 @@ mod tests {
         drop(c);
         assert_eq!(rx.recv_timeout(Duration::from_secs(5)), Ok(1));
         assert_eq!(rx.recv_timeout(Duration::from_secs(5)), Ok(2));
-        assert!(now.elapsed() >= Duration::from_millis(40));
+        assert!(start.elapsed() >= Duration::from_millis(40));
         assert!(rx.recv_timeout(Duration::from_millis(5)).is_err());
     }
 
@@ -173,7 +191,7 @@ mod tests {
         let t = TimerService::default();
         let owned = Arc::new(());
         let weak = Arc::downgrade(&owned);
-        let handle = t.schedule(Instant::now() + Duration::from_secs(3600), move || drop(owned));
+        let handle = t.schedule_after(Duration::from_secs(3600), move || drop(owned));
         drop(t);
         let late = Instant::now() + Duration::from_secs(5);
         while weak.upgrade().is_some() && Instant::now() < late {

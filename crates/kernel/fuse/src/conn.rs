@@ -12,6 +12,7 @@
 use crate::wire::{self, Agreed, ForgetOne, InHeader, Room, op};
 use abi::{Errno, Result};
 use caller::quota::Charge;
+use ktime::Clock;
 use lock_order::Mutex;
 use pid::PidNamespace;
 use std::collections::{HashMap, VecDeque};
@@ -134,6 +135,8 @@ struct State {
 
 /// The users that a file system admits, and the parameters of its mount.
 pub(crate) struct Terms {
+    /// Gives the moments until which names and attributes are valid.
+    pub clock: Clock,
     pub user_ns: Arc<UserNamespace>,
     pub pid_ns: Option<Arc<PidNamespace>>,
     /// Owner of the mount.

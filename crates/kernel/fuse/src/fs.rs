@@ -11,11 +11,12 @@ use crate::node::Node;
 use crate::wire::{self, EntryOut, RawAttr};
 use abi::stat::{Attr, StatFs};
 use abi::{Errno, NAME_MAX, Result};
+use ktime::Ktime;
 use lock_order::{Mutex, rank};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tmpfs::{MemFiles, TmpFs};
 use vfs::{FileSystem, Inode, InodeRef};
 
@@ -34,7 +35,7 @@ const MAPPED: u64 = 2 << 30;
 struct Kept {
     /// `None` for a name that is not there.
     node: Option<Arc<Node>>,
-    until: Instant,
+    until: Ktime,
 }
 
 /// Kept names by directory and name.
@@ -54,12 +55,6 @@ pub(crate) struct FuseFs {
     memory: Arc<MemFiles>,
     /// Holds what is mapped.
     mapped: OnceLock<Arc<dyn FileSystem>>,
-}
-
-/// When something that is valid for so long ends; `None` when it has ended.
-pub(crate) fn until(sec: u64, nsec: u32) -> Option<Instant> {
-    let ns = wire::valid_ns(sec, nsec);
-    if ns == 0 { None } else { Instant::now().checked_add(Duration::from_nanos(ns).min(LONGEST)) }
 }
 
 impl FuseFs {
@@ -84,6 +79,17 @@ impl FuseFs {
             memory: memory.clone(),
             mapped: OnceLock::new(),
         })
+    }
+
+    /// When something that is valid for so long ends; `None` when it has ended.
+    pub fn until(&self, sec: u64, nsec: u32) -> Option<Ktime> {
+        let ns = wire::valid_ns(sec, nsec);
+        (ns != 0).then(|| self.now().plus(Duration::from_nanos(ns).min(LONGEST)))
+    }
+
+    /// The moment now, on the clock of [`FuseFs::until`].
+    pub fn now(&self) -> Ktime {
+        self.conn.terms.clock.now()
     }
 
     /// Where mapped files have their bytes.
@@ -124,7 +130,7 @@ impl FuseFs {
             _ => Ok(attr),
         });
         let attr = made.inspect_err(|_| self.conn.forget(entry.nodeid, 1))?;
-        let fresh = until(entry.attr_valid, entry.attr_valid_nsec);
+        let fresh = self.until(entry.attr_valid, entry.attr_valid_nsec);
         let known = self.nodes.lock().get(&entry.nodeid).and_then(Weak::upgrade);
         if let Some(node) = known {
             if node.is(entry.generation, attr.file_type()) {
@@ -175,14 +181,14 @@ impl FuseFs {
     pub fn kept(&self, dir: u64, name: &[u8]) -> Option<Option<Arc<Node>>> {
         let names = self.names.lock();
         let kept = names.get(&(dir, Box::from(name)))?;
-        let alive = kept.until > Instant::now()
+        let alive = kept.until > self.now()
             && kept.node.as_ref().is_none_or(|node| !node.bad.load(Ordering::Relaxed));
         alive.then(|| kept.node.clone())
     }
 
     /// Keeps a name as long as the daemon said, unless it is longer than any name that can be looked up.
     pub fn keep(&self, dir: u64, name: &[u8], node: Option<Arc<Node>>, entry: &EntryOut) {
-        let until = until(entry.entry_valid, entry.entry_valid_nsec).filter(|_| name.len() <= NAME_MAX);
+        let until = self.until(entry.entry_valid, entry.entry_valid_nsec).filter(|_| name.len() <= NAME_MAX);
         let Some(until) = until else {
             self.forget_name(dir, name);
             return;
@@ -190,7 +196,7 @@ impl FuseFs {
         let mut gone = Vec::new();
         let mut names = self.names.lock();
         if names.len() >= NAMES {
-            let now = Instant::now();
+            let now = self.now();
             gone.extend(names.extract_if(|_, kept| kept.until <= now).map(|(_, kept)| kept));
             // Whatever comes first: a name that goes is only asked for again.
             let some: Vec<_> =

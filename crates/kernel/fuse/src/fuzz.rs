@@ -228,6 +228,7 @@ pub fn run(input: &[u8]) -> Vec<i32> {
     let cx = TestCaller::root();
     let Some(charge) = cx.quotas().account(0).charge(Kind::FuseConnections, 1) else { return Vec::new() };
     let conn = Connection::new(Terms {
+        clock: cx.resources().clock,
         user_ns: cx.creds().user_ns.clone(),
         pid_ns: cx.pid_ns(),
         user: 0,

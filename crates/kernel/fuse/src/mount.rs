@@ -126,6 +126,7 @@ pub fn mount(cx: &dyn Caller, request: &Request, memory: &Arc<MemFiles>) -> Resu
     }
     let charge = cx.quotas().account(creds.uid).charge(Kind::FuseConnections, 1).ok_or(Errno::ENOMEM)?;
     let conn = Connection::new(Terms {
+        clock: cx.resources().clock,
         user_ns,
         pid_ns: cx.pid_ns(),
         user,

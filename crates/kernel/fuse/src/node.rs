@@ -7,16 +7,16 @@
 //! nothing yet.
 
 use crate::conn::Call;
-use crate::fs::{self, FuseFs};
+use crate::fs::FuseFs;
 use crate::pages::Pages;
 use crate::wire::{self, AttrOut, EntryOut, Room, fattr, init, op};
 use abi::stat::Attr;
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use ktime::Ktime;
 use lock_order::{Mutex, rank};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 use vfs::attach::Attachments;
 use vfs::{Caller, InodeRef, Internal};
 use zerocopy::FromBytes;
@@ -28,7 +28,7 @@ const O_LARGEFILE: i32 = 0o100000;
 pub(crate) struct AttrCache {
     pub attr: Attr,
     /// Until when; `None` when the daemon has to be asked.
-    pub until: Option<Instant>,
+    pub until: Option<Ktime>,
     /// Look-ups that the daemon counts.
     pub lookups: u64,
     /// When it was written, if the daemon leaves times to the kernel and was not told.
@@ -52,13 +52,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub fn new(
-        fs: Arc<FuseFs>,
-        nodeid: u64,
-        generation: u64,
-        attr: Attr,
-        until: Option<Instant>,
-    ) -> Arc<Node> {
+    pub fn new(fs: Arc<FuseFs>, nodeid: u64, generation: u64, attr: Attr, until: Option<Ktime>) -> Arc<Node> {
         Arc::new_cyclic(|me| Node {
             me: me.clone(),
             fs,
@@ -84,7 +78,7 @@ impl Node {
     }
 
     /// The daemon gave it once more, with attributes.
-    pub fn looked_up(&self, attr: Attr, until: Option<Instant>) {
+    pub fn looked_up(&self, attr: Attr, until: Option<Ktime>) {
         let mut known = self.known.lock();
         known.lookups = known.lookups.saturating_add(1);
         (known.attr, known.until) = (attr, until);
@@ -153,7 +147,7 @@ impl Node {
             return Err(Errno::EIO);
         };
         let mut known = self.known.lock();
-        (known.attr, known.until) = (attr, fs::until(out.attr_valid, out.attr_valid_nsec));
+        (known.attr, known.until) = (attr, self.fs.until(out.attr_valid, out.attr_valid_nsec));
         Ok(())
     }
 
@@ -175,7 +169,7 @@ impl Node {
     /// Asks for attributes unless they are known still.
     pub fn update(&self, cx: &dyn Caller) -> Result<()> {
         self.live()?;
-        if self.known.lock().until.is_some_and(|until| until > Instant::now()) {
+        if self.known.lock().until.is_some_and(|until| until > self.fs.now()) {
             return Ok(());
         }
         self.tell_times(cx);

@@ -14,6 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 fn connection(cx: &TestCaller) -> (Arc<Connection>, u64) {
     let terms = Terms {
+        clock: cx.resources().clock,
         user_ns: cx.creds().user_ns.clone(),
         pid_ns: cx.pid_ns(),
         user: 0,

@@ -37,10 +37,9 @@ impl Clock {
         Timespec { sec: t.tv_sec, nsec: t.tv_nsec }.as_ns()
     }
 
-    /// The moment at which this clock will show `at_ns`, as far as can be known now.
-    pub fn instant_of(self, at_ns: i64) -> Instant {
-        let left = at_ns.saturating_sub(self.now_ns());
-        after(Instant::now(), Duration::from_nanos(left.max(0) as u64))
+    /// The time until this clock shows `at_ns`, as far as can be known now.
+    pub fn left(self, at_ns: i64) -> Duration {
+        Duration::from_nanos(at_ns.saturating_sub(self.now_ns()).max(0) as u64)
     }
 }
 

@@ -188,7 +188,7 @@ impl TimerFd {
     fn arm(&self, s: &mut State) -> Option<TimerHandle> {
         let handle = s.schedule.next.map(|next| {
             let me = self.me.clone();
-            self.timers.schedule(self.clock.instant_of(next), move || {
+            self.timers.schedule_after(self.clock.left(next), move || {
                 if let Some(t) = me.upgrade() {
                     t.expire();
                 }

@@ -25,7 +25,7 @@ impl Keys {
         payload: Vec<u8>,
         ring: i32,
     ) -> Result<Serial> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         store.purge(who.now);
         let FoundKey { serial: ring, possessed } = store.look_up(who, ring, WRITE)?;
         let kind = kind.ok_or(Errno::ENODEV)?;
@@ -76,7 +76,7 @@ impl Keys {
         make: bool,
         ring: i32,
     ) -> Result<Serial> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         store.purge(who.now);
         let ring = if ring == 0 { None } else { Some(store.look_up(who, ring, WRITE)?.serial) };
         let index: Index = (kind.ok_or(Errno::ENOKEY)?, description.into());
@@ -100,12 +100,12 @@ impl Keys {
     /// KEYCTL_GET_KEYRING_ID.
     pub fn id(&self, who: &Who<'_>, id: i32, create: bool) -> Result<Serial> {
         let what = For { create, ..For::new(need::SEARCH) };
-        Ok(self.0.lock().look_up(who, id, what)?.serial)
+        Ok(self.store.lock().look_up(who, id, what)?.serial)
     }
 
     /// KEYCTL_JOIN_SESSION_KEYRING.
     pub fn join_session(&self, who: &Who<'_>, name: Option<Vec<u8>>) -> Result<Serial> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         store.purge(who.now);
         let Some(name) = name else { return store.install_session(who, None) };
         let ns = who.creds.user_ns.inum();
@@ -135,7 +135,7 @@ impl Keys {
 
     /// KEYCTL_SESSION_TO_PARENT: the parent's session is the caller's from now on. The caller has looked whether that may be.
     pub fn give_session(&self, who: &Who<'_>, parent: &Holder) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let session = store.look_up(who, -3, For::new(need::LINK))?.serial;
         let parent = Who { holder: parent, ..*who };
         store.install_session(&parent, Some(session)).map(drop)
@@ -143,7 +143,7 @@ impl Keys {
 
     /// KEYCTL_UPDATE.
     pub fn update(&self, who: &Who<'_>, id: i32, payload: Vec<u8>) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::new(need::WRITE))?.serial;
         let kind = store.key(serial)?.kind;
         if !kind.updates() {
@@ -155,7 +155,7 @@ impl Keys {
 
     /// KEYCTL_REVOKE.
     pub fn revoke(&self, who: &Who<'_>, id: i32) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let found = match store.look_up(who, id, For::new(need::WRITE)) {
             Err(Errno::EACCES) => store.look_up(who, id, For::new(need::SETATTR))?,
             other => other?,
@@ -172,7 +172,7 @@ impl Keys {
 
     /// KEYCTL_INVALIDATE.
     pub fn invalidate(&self, who: &Who<'_>, id: i32) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::new(need::SEARCH))?.serial;
         store.invalidate(serial)
     }
@@ -182,7 +182,7 @@ impl Keys {
         if uid.is_none() && gid.is_none() {
             return Ok(());
         }
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::SETATTR)?.serial;
         let key = store.key(serial)?;
         if !who.creds.capable(Cap::SYS_ADMIN) {
@@ -205,7 +205,7 @@ impl Keys {
         if permissions & !0x3f3f_3f3f != 0 {
             return Err(Errno::EINVAL);
         }
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::SETATTR)?.serial;
         let key = store.key_mut(serial)?;
         if key.owner != who.owner() && !who.creds.capable(Cap::SYS_ADMIN) {
@@ -217,16 +217,16 @@ impl Keys {
 
     /// KEYCTL_SET_TIMEOUT; 0 is for ever.
     pub fn set_timeout(&self, who: &Who<'_>, id: i32, seconds: u32) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::SETATTR)?.serial;
-        let end = who.now.checked_add(Duration::from_secs(seconds.into()));
-        store.key_mut(serial)?.expiry = end.filter(|_| seconds != 0);
+        let end = who.now.plus(Duration::from_secs(seconds.into()));
+        store.key_mut(serial)?.expiry = (seconds != 0).then_some(end);
         Ok(())
     }
 
     /// KEYCTL_DESCRIBE, without the NUL.
     pub fn describe(&self, who: &Who<'_>, id: i32) -> Result<Vec<u8>> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::new(need::VIEW).partial())?.serial;
         let key = store.key(serial)?;
         let (uid, gid) = key.shown_owner(&who.creds.user_ns);
@@ -237,12 +237,12 @@ impl Keys {
 
     /// KEYCTL_GET_SECURITY finds that the key may be seen.
     pub fn view(&self, who: &Who<'_>, id: i32) -> Result<()> {
-        self.0.lock().look_up(who, id, For::new(need::VIEW).partial()).map(drop)
+        self.store.lock().look_up(who, id, For::new(need::VIEW).partial()).map(drop)
     }
 
     /// KEYCTL_READ.
     pub fn read(&self, who: &Who<'_>, id: i32) -> Result<Vec<u8>> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let FoundKey { serial, possessed } = store.look_up(who, id, For::READ)?;
         let key = store.key(serial)?;
         if let Payload::Negative(e) = key.payload {
@@ -265,14 +265,14 @@ impl Keys {
 
     /// KEYCTL_CLEAR.
     pub fn clear(&self, who: &Who<'_>, id: i32) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let ring = store.look_up(who, id, WRITE)?.serial;
         store.clear(ring)
     }
 
     /// KEYCTL_LINK.
     pub fn link(&self, who: &Who<'_>, id: i32, ring: i32) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let ring = store.look_up(who, ring, WRITE)?.serial;
         let serial = store.look_up(who, id, For::new(need::LINK).creating())?.serial;
         store.link(ring, serial)
@@ -280,7 +280,7 @@ impl Keys {
 
     /// KEYCTL_UNLINK.
     pub fn unlink(&self, who: &Who<'_>, id: i32, ring: i32) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let ring = store.look_up(who, ring, For::new(need::WRITE))?.serial;
         let serial = store.find(who, id, false)?.serial;
         store.unlink(ring, serial)
@@ -288,7 +288,7 @@ impl Keys {
 
     /// KEYCTL_MOVE; `only_new`: EEXIST when there is one of that type and description already.
     pub fn move_(&self, who: &Who<'_>, id: i32, from: i32, to: i32, only_new: bool) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::new(need::LINK).creating())?.serial;
         let from = store.look_up(who, from, For::new(need::WRITE))?.serial;
         let to = store.look_up(who, to, WRITE)?.serial;
@@ -315,7 +315,7 @@ impl Keys {
         description: Vec<u8>,
         to: i32,
     ) -> Result<Serial> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let FoundKey { serial: ring, possessed } = store.look_up(who, ring, For::new(need::SEARCH))?;
         let to = if to == 0 { None } else { Some(store.look_up(who, to, WRITE)?.serial) };
         let index: Index = (kind.ok_or(Errno::ENOKEY)?, description.into());
@@ -332,7 +332,7 @@ impl Keys {
 
     /// KEYCTL_SET_REQKEY_KEYRING; gives the setting before.
     pub fn set_destination(&self, who: &Who<'_>, which: i32) -> Result<i32> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let old = store.rings_of(who.holder).destination;
         match which {
             -1 => return Ok(old),
@@ -348,7 +348,7 @@ impl Keys {
 
     /// KEYCTL_RESTRICT_KEYRING without a type: nothing more is linked to the keyring.
     pub fn restrict(&self, who: &Who<'_>, id: i32, kind: Option<Option<Kind>>) -> Result<()> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         let serial = store.look_up(who, id, For::new(need::SETATTR))?.serial;
         store.key(serial)?.links()?;
         match kind {
@@ -363,7 +363,7 @@ impl Keys {
 
     /// KEYCTL_GET_PERSISTENT: the keyring of a user that stays without sessions, linked to another one.
     pub fn persistent(&self, who: &Who<'_>, uid: Option<u32>, to: i32) -> Result<Serial> {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         store.purge(who.now);
         let own = (who.creds.uid, who.creds.euid);
         let uid = uid.unwrap_or(own.0);
@@ -375,7 +375,7 @@ impl Keys {
         let serial = store.persistent_of(who, uid)?;
         store.link(to, serial)?;
         let life = Duration::from_secs(store.setting(Setting::PersistentExpiry).into());
-        store.key_mut(serial)?.expiry = who.now.checked_add(life);
+        store.key_mut(serial)?.expiry = Some(who.now.plus(life));
         Ok(serial)
     }
 }
@@ -413,7 +413,7 @@ impl Store {
             counted: true,
             overrun: false,
         })?;
-        self.key_mut(serial)?.expiry = who.now.checked_add(NEGATIVE);
+        self.key_mut(serial)?.expiry = Some(who.now.plus(NEGATIVE));
         let linked = self.link(ring, serial);
         self.drop_unused(serial);
         linked
@@ -438,8 +438,7 @@ impl Store {
     fn persistent_of(&mut self, who: &Who<'_>, uid: u32) -> Result<Serial> {
         let owner = (who.creds.user_ns.inum(), uid);
         if let Some(serial) = self.users.get(&owner).and_then(|u| u.persistent) {
-            let now = std::time::Instant::now();
-            if self.key(serial)?.validate(now).is_ok() {
+            if self.key(serial)?.validate(who.now).is_ok() {
                 return Ok(serial);
             }
             // First, so that a user without other keys is forgotten when there is no room for a new one.

@@ -4,10 +4,10 @@ use crate::key::{Owner, Serial, need};
 use crate::rings::Rings;
 use crate::store::{Keys, NewKey, Store};
 use abi::{Errno, Result};
+use ktime::Ktime;
 use rights::Credentials;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// What request_key(2) links a new key to when it is not told, KEYCTL_SET_REQKEY_KEYRING.
 pub(crate) const DEFAULT_RING: i32 = 0;
@@ -20,13 +20,13 @@ pub struct Who<'a> {
     /// With these keyrings.
     pub holder: &'a Holder,
     /// At this moment.
-    pub now: Instant,
+    pub now: Ktime,
 }
 
 impl<'a> Who<'a> {
     /// A thread, now.
     pub fn new(creds: &'a Credentials, holder: &'a Holder) -> Who<'a> {
-        Who { creds, holder, now: Instant::now() }
+        Who { creds, holder, now: holder.keys.clock.now() }
     }
 
     /// The owner of what it makes.
@@ -64,7 +64,7 @@ impl Holder {
         if self.id.load(Ordering::Relaxed) == 0 {
             return new;
         }
-        let mut store = self.keys.0.lock();
+        let mut store = self.keys.store.lock();
         let old = store.rings_of(self);
         let process = old.process.filter(|_| thread);
         let rings = Rings { thread: None, process, ..old };
@@ -85,7 +85,7 @@ impl Holder {
         if self.id.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut store = self.keys.0.lock();
+        let mut store = self.keys.store.lock();
         let old = store.rings_of(self);
         store.set_rings(self, Rings { thread: None, process: None, ..old });
         for serial in [old.thread, old.process].into_iter().flatten() {
@@ -98,7 +98,7 @@ impl Holder {
         if self.id.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut store = self.keys.0.lock();
+        let mut store = self.keys.store.lock();
         if let Some(serial) = store.rings_of(self).thread {
             store.give_to(serial, uid);
         }
@@ -111,7 +111,7 @@ impl Drop for Holder {
         if id == 0 {
             return;
         }
-        let mut store = self.keys.0.lock();
+        let mut store = self.keys.store.lock();
         if let Some(rings) = store.rings.remove(&id) {
             for serial in [rings.thread, rings.process, rings.session].into_iter().flatten() {
                 store.release(serial);

@@ -1,10 +1,10 @@
 //! One key.
 
 use abi::{Errno, Result};
+use ktime::Ktime;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
 use user_ns::{OVERFLOW, UserNamespace};
 
 /// The number that programs know a key by.
@@ -128,9 +128,9 @@ pub(crate) struct Key {
     /// `None`: no group.
     pub(crate) gid: Option<u32>,
     pub(crate) permissions: u32,
-    pub(crate) expiry: Option<Instant>,
+    pub(crate) expiry: Option<Ktime>,
     /// When it was revoked.
-    pub(crate) revoked: Option<Instant>,
+    pub(crate) revoked: Option<Ktime>,
     /// Unlinked everywhere: it is as if it were not there.
     pub(crate) invalid: bool,
     /// Links and holders that keep it.
@@ -176,12 +176,12 @@ impl Key {
         }
     }
 
-    pub(crate) fn expired(&self, now: Instant) -> bool {
+    pub(crate) fn expired(&self, now: Ktime) -> bool {
         self.expiry.is_some_and(|end| end <= now)
     }
 
     /// EKEYREVOKED or EKEYEXPIRED when it cannot be used any more.
-    pub(crate) fn validate(&self, now: Instant) -> Result<()> {
+    pub(crate) fn validate(&self, now: Ktime) -> Result<()> {
         if self.invalid {
             return Err(Errno::ENOKEY);
         }
@@ -192,7 +192,7 @@ impl Key {
     }
 
     /// As `validate`, and the error of a negative key.
-    pub(crate) fn usable(&self, now: Instant) -> Result<()> {
+    pub(crate) fn usable(&self, now: Ktime) -> Result<()> {
         if let Payload::Negative(e) = self.payload {
             return Err(e);
         }

@@ -5,8 +5,9 @@ use crate::quota::Setting;
 use crate::search::DEPTH;
 use crate::store::Store;
 use abi::{Errno, Result};
+use ktime::Ktime;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often dead keys are looked for.
 const PURGE_EVERY: Duration = Duration::from_secs(5);
@@ -92,14 +93,13 @@ impl Store {
     }
 
     /// Unlinks what has been revoked or has expired long enough ago. Looks at most every few seconds.
-    pub(crate) fn purge(&mut self, now: Instant) {
-        if self.purged.is_some_and(|last| now.saturating_duration_since(last) < PURGE_EVERY) {
+    pub(crate) fn purge(&mut self, now: Ktime) {
+        if self.purged.is_some_and(|last| now.since(last) < PURGE_EVERY) {
             return;
         }
         self.purged = Some(now);
         let delay = Duration::from_secs(self.setting(Setting::GcDelay).into());
-        let over =
-            |at: Option<Instant>| at.is_some_and(|t| now.saturating_duration_since(t) >= delay && t <= now);
+        let over = |at: Option<Ktime>| at.is_some_and(|t| now.since(t) >= delay && t <= now);
         let dead = |k: &Key| over(k.revoked) || over(k.expiry);
         let gone: BTreeSet<Serial> = self.keys.iter().filter(|(_, k)| dead(k)).map(|(s, _)| *s).collect();
         if gone.is_empty() {

@@ -4,12 +4,12 @@ use crate::holder::Who;
 use crate::key::{Key, Kind, Payload, Serial, need};
 use crate::search::allows;
 use crate::store::Keys;
-use std::time::Instant;
+use ktime::Ktime;
 
 impl Keys {
     /// /proc/keys: what the reader may see.
     pub fn list(&self, who: &Who<'_>) -> Vec<u8> {
-        let store = self.0.lock();
+        let store = self.store.lock();
         let possessed = store.possessed(who);
         let mut out = Vec::new();
         for (serial, key) in &store.keys {
@@ -22,7 +22,7 @@ impl Keys {
 
     /// /proc/key-users, of the reader's user namespace.
     pub fn users(&self, who: &Who<'_>) -> String {
-        let store = self.0.lock();
+        let store = self.store.lock();
         let ns = &who.creds.user_ns;
         let mut out = String::new();
         for (owner, u) in store.users.range((ns.inum(), 0)..=(ns.inum(), u32::MAX)) {
@@ -42,12 +42,12 @@ impl Keys {
 }
 
 /// How long a key lives, in the largest unit that fits.
-fn lifetime(key: &Key, now: Instant) -> String {
+fn lifetime(key: &Key, now: Ktime) -> String {
     let Some(end) = key.expiry else { return "perm".into() };
     if end <= now {
         return "expd".into();
     }
-    let seconds = end.saturating_duration_since(now).as_secs();
+    let seconds = end.since(now).as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m", seconds / 60),

@@ -4,13 +4,17 @@ use crate::key::{Key, Kind, Owner, Payload, Serial};
 use crate::quota::{Setting, Totals, User, defaults};
 use crate::rings::Rings;
 use abi::{Errno, Result};
+use ktime::{Clock, Ktime};
 use lock_order::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The keys of a kernel.
-pub struct Keys(pub(crate) Mutex<Store>);
+pub struct Keys {
+    pub(crate) store: Mutex<Store>,
+    /// Gives the moments at which keys expire and are revoked.
+    pub(crate) clock: Clock,
+}
 
 /// What is behind the lock.
 pub(crate) struct Store {
@@ -21,7 +25,7 @@ pub(crate) struct Store {
     pub(crate) settings: BTreeMap<Setting, u32>,
     pub(crate) totals: Totals,
     /// When keys that are dead were last looked for.
-    pub(crate) purged: Option<Instant>,
+    pub(crate) purged: Option<Ktime>,
 }
 
 /// What a new key is to be.
@@ -54,8 +58,8 @@ impl NewKey {
 
 impl Keys {
     /// No keys.
-    pub fn new() -> Arc<Keys> {
-        Arc::new(Keys(Mutex::new(Store {
+    pub fn new(clock: Clock) -> Arc<Keys> {
+        let store = Store {
             keys: BTreeMap::new(),
             users: BTreeMap::new(),
             rings: HashMap::new(),
@@ -63,17 +67,18 @@ impl Keys {
             settings: defaults(),
             totals: Totals::default(),
             purged: None,
-        })))
+        };
+        Arc::new(Keys { store: Mutex::new(store), clock })
     }
 
     /// A value of /proc/sys/kernel/keys.
     pub fn setting(&self, which: Setting) -> u32 {
-        self.0.lock().setting(which)
+        self.store.lock().setting(which)
     }
 
     /// Changes a value of /proc/sys/kernel/keys.
     pub fn set(&self, which: Setting, value: u32) {
-        self.0.lock().settings.insert(which, value);
+        self.store.lock().settings.insert(which, value);
     }
 }
 

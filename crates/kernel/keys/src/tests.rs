@@ -21,7 +21,7 @@ fn world() -> World {
     let root = Credentials::root(&ns, Cap::ALL);
     let mut user = Credentials::root(&ns, 0);
     (user.uid, user.euid, user.suid, user.fsuid) = (1000, 1000, 1000, 1000);
-    World { keys: Keys::new(), root, user }
+    World { keys: Keys::new(ktime::Clock::default()), root, user }
 }
 
 fn text(s: &str) -> Option<Vec<u8>> {
@@ -36,10 +36,10 @@ fn what_nothing_refers_to_goes() {
     let ring = w.keys.add(&who, Some(Kind::Keyring), text("r"), vec![], PROCESS).unwrap();
     let key = w.keys.add(&who, Some(Kind::User), text("k"), vec![1], ring).unwrap();
     assert_eq!(w.keys.read(&who, key).unwrap(), [1]);
-    let before = w.keys.0.lock().totals.bytes;
+    let before = w.keys.store.lock().totals.bytes;
     assert!(before > 0);
     drop(holder);
-    let store = w.keys.0.lock();
+    let store = w.keys.store.lock();
     assert!(store.keys.is_empty() && store.users.is_empty() && store.rings.is_empty());
     assert_eq!((store.totals.bytes, store.totals.links), (0, 0));
 }
@@ -69,7 +69,7 @@ fn users_without_keys_are_forgotten() {
     for uid in 0..1000 {
         holder.user_changed(uid);
     }
-    let owners = |w: &World| w.keys.0.lock().users.keys().map(|o| o.1).collect::<Vec<_>>();
+    let owners = |w: &World| w.keys.store.lock().users.keys().map(|o| o.1).collect::<Vec<_>>();
     assert_eq!(owners(&w), [999]);
     for uid in 0..1000 {
         w.keys.chown(&who, ring, Some(uid), None).unwrap();
@@ -99,7 +99,7 @@ fn links_share_the_description_of_their_key() {
     for ring in &rings {
         w.keys.link(&who, new, *ring).unwrap();
     }
-    let store = w.keys.0.lock();
+    let store = w.keys.store.lock();
     assert!(store.key(old).is_err());
     let own = &store.key(new).unwrap().description;
     for ring in &rings {
@@ -166,7 +166,7 @@ fn clone_and_exec_share_what_they_should() {
     holder.exec();
     assert_eq!((id(&holder, SESSION), id(&holder, THREAD)), (Ok(session), Err(Errno::ENOKEY)));
     drop((holder, thread, child));
-    let store = w.keys.0.lock();
+    let store = w.keys.store.lock();
     // The user's keyrings stay, if they were made.
     assert!(store.keys.values().all(|k| k.of_user));
 }
@@ -179,7 +179,7 @@ fn what_is_not_there_is_negated_once() {
     let ask = |make| w.keys.request(&who, Some(Kind::User), b"x".to_vec(), make, 0);
     assert_eq!(ask(false), Err(Errno::ENOKEY));
     assert_eq!(ask(true), Err(Errno::ENOKEY));
-    let count = w.keys.0.lock().keys.len();
+    let count = w.keys.store.lock().keys.len();
     assert_eq!(ask(true), Err(Errno::ENOKEY));
-    assert_eq!(w.keys.0.lock().keys.len(), count);
+    assert_eq!(w.keys.store.lock().keys.len(), count);
 }

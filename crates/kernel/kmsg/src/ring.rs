@@ -1,9 +1,9 @@
 //! The records.
 
 use abi::{Errno, Result};
+use ktime::Clock;
 use lock_order::Mutex;
 use std::collections::VecDeque;
-use std::time::Instant;
 use wait::{Events, WaitQueue};
 
 /// What the log holds, and what SYSLOG_ACTION_SIZE_BUFFER answers.
@@ -67,17 +67,16 @@ impl Ring {
 /// The log of a kernel.
 pub struct Log {
     ring: Mutex<Ring>,
-    start: Instant,
+    clock: Clock,
     queue: WaitQueue,
 }
 
-impl Default for Log {
-    fn default() -> Log {
-        Log { ring: Mutex::default(), start: Instant::now(), queue: WaitQueue::new() }
-    }
-}
-
 impl Log {
+    /// An empty log. Records get their times from `clock`.
+    pub fn new(clock: Clock) -> Log {
+        Log { ring: Mutex::default(), clock, queue: WaitQueue::new() }
+    }
+
     /// Adds a message of the kernel's own.
     pub fn print(&self, level: u32, text: &str) {
         self.add(level & 7, text.as_bytes());
@@ -87,7 +86,7 @@ impl Log {
     pub(crate) fn add(&self, priority: u32, text: &[u8]) {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.get(..text.len().min(TEXT_MAX)).unwrap_or_default().to_vec();
-        let time = self.start.elapsed().as_micros() as u64;
+        let time = self.clock.now().nanos() / 1000;
         let mut ring = self.ring.lock();
         ring.bytes += text.len() + OVERHEAD;
         ring.records.push_back(Record { time, priority, text });

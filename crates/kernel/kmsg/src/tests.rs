@@ -4,7 +4,7 @@ use crate::ring::{Log, SIZE};
 
 #[test]
 fn lines_are_read_once_and_in_pieces() {
-    let log = Log::default();
+    let log = Log::new(ktime::Clock::default());
     log.print(6, "one");
     log.add(12, b"two\n");
     let all = String::from_utf8(log.last(1000, false)).unwrap();
@@ -21,7 +21,7 @@ fn lines_are_read_once_and_in_pieces() {
 
 #[test]
 fn old_records_make_room() {
-    let log = Log::default();
+    let log = Log::new(ktime::Clock::default());
     for n in 0..5000 {
         log.print(6, &format!("message number {n} of many"));
     }

@@ -6,11 +6,12 @@
 
 use abi::{Errno, Result};
 use caller::retry::{Failure, Outcome, retry_on};
+use ktime::Ktime;
 use lock_order::Mutex;
 use rights::cred::Cap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfs::Caller;
 use vfs::file::OpenFile;
 use vfs::inode::InodeRef;
@@ -30,7 +31,7 @@ struct Lease {
     file: Weak<OpenFile>,
     kind: i32,
     /// What it has to become, and when it will be made so.
-    breaking: Option<(i32, Option<Instant>)>,
+    breaking: Option<(i32, Option<Ktime>)>,
     tell: Tell,
 }
 
@@ -107,10 +108,11 @@ pub fn set(cx: &dyn Caller, file: &Arc<OpenFile>, kind: i32, tell: Tell) -> Resu
 /// A caller is about to open or change an inode: waits until no lease is in the way. EAGAIN instead with `nonblock`.
 pub fn break_for(cx: &dyn Caller, inode: &InodeRef, write: bool, nonblock: bool) -> Outcome<()> {
     let Some(leases) = of(inode) else { return Ok(()) };
+    let clock = &cx.resources().clock;
     loop {
         let limit = match cx.resources().lease_break_time.load(Ordering::Relaxed) {
             0 => None,
-            s => Instant::now().checked_add(Duration::from_secs(s.into())),
+            s => Some(clock.now().plus(Duration::from_secs(s.into()))),
         };
         let target = if write { NONE } else { READ };
         let mut told = Vec::new();
@@ -143,8 +145,8 @@ pub fn break_for(cx: &dyn Caller, inode: &InodeRef, write: bool, nonblock: bool)
             let list = leases.list.lock();
             if list.iter().any(|l| l.conflicts(write)) { Err(Errno::EAGAIN) } else { Ok(()) }
         };
-        match retry_on(cx, &leases.queue, Events::ALL, deadline, free) {
-            Err(Failure::TimedOut) => leases.expire(),
+        match retry_on(cx, &leases.queue, Events::ALL, deadline.map(|at| clock.instant(at)), free) {
+            Err(Failure::TimedOut) => leases.expire(clock.now()),
             done => return done,
         }
     }
@@ -152,8 +154,7 @@ pub fn break_for(cx: &dyn Caller, inode: &InodeRef, write: bool, nonblock: bool)
 
 impl Leases {
     /// Takes away what should have been given back by now.
-    fn expire(&self) {
-        let now = Instant::now();
+    fn expire(&self, now: Ktime) {
         let mut list = self.list.lock();
         for l in list.iter_mut() {
             if let Some((target, Some(end))) = l.breaking

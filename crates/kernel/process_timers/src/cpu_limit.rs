@@ -5,7 +5,6 @@ use crate::sample::sampled;
 use abi::{SigInfo, Signal};
 use caller::timer::TimerHandle;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Watches RLIMIT_CPU of a process: SIGXCPU at the soft limit and every second after it, SIGKILL at the hard one.
 pub fn watch_cpu_limit(g: &Arc<impl Process>) {
@@ -40,7 +39,7 @@ fn check_cpu_limit(g: &Arc<impl Process>, (mut soft, hard): (u64, u64)) -> Timer
     let left = soft.min(hard).saturating_mul(SECOND).saturating_sub(used);
     let weak = Arc::downgrade(g);
     let timers = g.timer_service();
-    timers.schedule(Instant::now() + sampled(timers, left), move || {
+    timers.schedule_after(sampled(timers, left), move || {
         let Some(g) = weak.upgrade() else { return };
         if g.is_over() {
             return;

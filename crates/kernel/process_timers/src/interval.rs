@@ -10,7 +10,7 @@ use abi::{SigInfo, Signal};
 use caller::timer::{TimerHandle, TimerService};
 use lock_order::{Mutex, rank};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Which of setitimer(2)'s timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,7 +139,7 @@ fn wait_for(timers: &TimerService, w: Which, left: u64) -> Duration {
 
 fn schedule<P: Process>(g: &Arc<P>, w: Which, serial: u64, after: Duration) -> TimerHandle {
     let weak = Arc::downgrade(g);
-    g.timer_service().schedule(Instant::now() + after, move || {
+    g.timer_service().schedule_after(after, move || {
         if let Some(g) = weak.upgrade() {
             fire(&g, w, serial);
         }

@@ -13,7 +13,7 @@ use lock_order::{Mutex, rank};
 use signal::{Charge, Expiry};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a POSIX timer notifies of its expiry (SIGEV_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,7 +330,7 @@ impl<P: Process> PosixTimer<P> {
             Clock::Host(_) => Duration::from_nanos(left),
             _ => sampled(&timers, left),
         };
-        Some(timers.schedule(Instant::now() + after, move || {
+        Some(timers.schedule_after(after, move || {
             if let Some(t) = me.upgrade() {
                 t.look_again(serial);
             }

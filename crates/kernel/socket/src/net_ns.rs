@@ -302,13 +302,12 @@ impl Clock {
 
     fn timer(&self, at: Instant) -> Option<(Instant, TimerHandle)> {
         let (timers, me) = (self.timers.get()?, self.me.clone());
-        let when = std::time::Instant::now() + at.since(now());
         let tick = move || {
             if let Some(clock) = me.upgrade() {
                 clock.tick();
             }
         };
-        Some((at, timers.schedule(when, tick)))
+        Some((at, timers.schedule_after(at.since(now()), tick)))
     }
 }
 

@@ -54,7 +54,7 @@ impl Kernel {
         let rest = Duration::from_nanos((now - cost) as u64) * PART;
         let next = look.next.map(|next| {
             let weak = Arc::downgrade(self);
-            self.vfs.resources.timers.schedule(self.clock().instant(next.max(begun.plus(rest))), move || {
+            self.vfs.resources.timers.schedule(next.max(begun.plus(rest)), move || {
                 if let Some(kernel) = weak.upgrade() {
                     kernel.look_at_bandwidth();
                 }

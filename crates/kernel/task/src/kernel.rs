@@ -204,7 +204,7 @@ impl Kernel {
             time,
         };
         let (first, containers) = Containers::first(namespaces, limits);
-        let log = Arc::new(kmsg::Log::default());
+        let log = Arc::new(kmsg::Log::new(clock));
         vfs.devices.register_char("mem", 1, 11..=11, Arc::new(kmsg::opener(log.clone())));
         log.print(5, &format!("Linux version {RELEASE} {VERSION}"));
         log.print(6, "Command line: quiet");
@@ -232,7 +232,7 @@ impl Kernel {
             memory,
             memfds,
             families,
-            keys: keys::Keys::new(),
+            keys: keys::Keys::new(clock),
             log,
             landlock: Arc::default(),
             spaces: Arc::default(),

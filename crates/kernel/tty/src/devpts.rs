@@ -132,9 +132,9 @@ impl Devpts {
     /// A new pair, locked; ENOSPC when there are too many.
     pub(crate) fn allocate(&self, cx: &dyn Caller) -> Result<Arc<Pty>> {
         let c = cx.creds();
-        let time = now();
+        let (time, clock) = (now(), cx.resources().clock);
         let make = |index| {
-            let pty = Pty::new(index, self.jobs.clone(), Arc::downgrade(&self.slaves));
+            let pty = Pty::new(index, clock, self.jobs.clone(), Arc::downgrade(&self.slaves));
             let attr = Attr {
                 dev: self.dev,
                 ino: u64::from(index) + 3,

@@ -13,11 +13,12 @@ use crate::slaves::Slaves;
 use crate::termios::{Termios, WinSize};
 use abi::{Errno, Result, Signal};
 use caller::timer::TimerHandle;
+use ktime::{Clock, Ktime};
 use lock_order::{Mutex, rank};
 use pid::Pid;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfs::file::{F_OWNER_PGRP, F_OWNER_PID};
 use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
@@ -68,8 +69,8 @@ pub(crate) struct Inner {
     /// The master is gone.
     pub hung_up: bool,
     /// When the last character arrived, and the end of a timed raw read.
-    last_input: Instant,
-    read_ends: Option<Instant>,
+    last_input: Ktime,
+    read_ends: Option<Ktime>,
     read_timer: Option<TimerHandle>,
 }
 
@@ -77,6 +78,7 @@ pub(crate) struct Inner {
 pub struct Pty {
     /// N of /dev/pts/N.
     pub index: u32,
+    clock: Clock,
     pub(crate) inner: Mutex<Inner, { rank::TERMINAL }>,
     pub(crate) master_queue: WaitQueue,
     pub(crate) slave_queue: WaitQueue,
@@ -87,9 +89,10 @@ pub struct Pty {
 }
 
 impl Pty {
-    pub(crate) fn new(index: u32, job: Arc<dyn JobControl>, home: Weak<Slaves>) -> Arc<Pty> {
+    pub(crate) fn new(index: u32, clock: Clock, job: Arc<dyn JobControl>, home: Weak<Slaves>) -> Arc<Pty> {
         Arc::new_cyclic(|me| Pty {
             index,
+            clock,
             inner: Mutex::new(Inner {
                 ldisc: Ldisc::default(),
                 pending: VecDeque::new(),
@@ -104,7 +107,7 @@ impl Pty {
                 slaves: 0,
                 slave_closed: false,
                 hung_up: false,
-                last_input: Instant::now(),
+                last_input: clock.now(),
                 read_ends: None,
                 read_timer: None,
             }),
@@ -164,7 +167,7 @@ impl Pty {
                 }
                 n += 1;
             }
-            i.last_input = Instant::now();
+            i.last_input = self.clock.now();
             if n == 0 { Err(Errno::EAGAIN) } else { Ok(n) }
         })
     }
@@ -230,13 +233,13 @@ impl Pty {
         if nonblock {
             return Err(Errno::EAGAIN);
         }
-        let now = Instant::now();
+        let now = self.clock.now();
         let ends = match i.read_ends {
-            _ if have => i.last_input + time,
+            _ if have => i.last_input.plus(time),
             // The clock of VMIN > 0 starts with the first character.
             _ if min > 0 => return Err(Errno::EAGAIN),
-            Some(e) if now < e + STALE => e,
-            _ => now + time,
+            Some(e) if now < e.plus(STALE) => e,
+            _ => now.plus(time),
         };
         if now >= ends {
             i.read_ends = None;

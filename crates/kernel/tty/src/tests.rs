@@ -4,7 +4,7 @@ use crate::pty::Pty;
 use crate::testing::{Jobs, Memory};
 use crate::{ConsolePty, termios::Termios};
 use abi::{Errno, Signal};
-use caller::Blocking;
+use caller::{Blocking, Limits};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::testing::TestCaller;
@@ -22,8 +22,8 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let jobs = Arc::new(Jobs::default());
-        let pty = Pty::new(0, jobs.clone(), Weak::new());
         let cx = TestCaller::with_caps(0);
+        let pty = Pty::new(0, cx.resources().clock, jobs.clone(), Weak::new());
         assert_eq!(SlaveFile::open(&pty, &cx, 0).err(), Some(Errno::EIO));
         pty.inner.lock().locked = false;
         let slave = SlaveFile::open(&pty, &cx, libc::O_RDWR).unwrap();

@@ -2,8 +2,9 @@
 
 use super::{Lease, Leases, Tell};
 use abi::{Errno, Result};
+use ktime::Ktime;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfs::file::OpenFile;
 use vfs::inode::InodeRef;
 
@@ -18,13 +19,12 @@ pub struct LeaseState {
     pub breaking: Option<(i32, Option<Duration>)>,
 }
 
-/// The leases on an inode as plain data. Threads that wait for their end ask again.
-pub fn state(inode: &InodeRef) -> Vec<LeaseState> {
+/// The leases on an inode as plain data, at the moment `now` of the kernel's clock. Threads that wait for their end ask again.
+pub fn state(inode: &InodeRef, now: Ktime) -> Vec<LeaseState> {
     let Some(leases) = super::of(inode) else { return Vec::new() };
-    let now = Instant::now();
     let lease = |lease: &Lease| {
         let file = lease.file.upgrade()?.id;
-        let left = |end: Instant| end.saturating_duration_since(now);
+        let left = |end: Ktime| end.since(now);
         let breaking = lease.breaking.map(|(target, end)| (target, end.map(left)));
         Some(LeaseState { file, kind: lease.kind, breaking })
     };
@@ -37,15 +37,14 @@ pub fn state(inode: &InodeRef) -> Vec<LeaseState> {
 pub fn restore(
     inode: &InodeRef,
     saved: &[LeaseState],
+    now: Ktime,
     find: impl Fn(u64) -> Option<(Arc<OpenFile>, Tell)>,
 ) -> Result<()> {
     let attachments = inode.attachments().ok_or(Errno::EINVAL)?;
     let leases = attachments.get_or(Leases::default);
-    let now = Instant::now();
     let lease = |one: &LeaseState| {
         let (file, tell) = find(one.file)?;
-        let breaking =
-            one.breaking.map(|(target, left)| (target, left.and_then(|left| now.checked_add(left))));
+        let breaking = one.breaking.map(|(target, left)| (target, left.map(|left| now.plus(left))));
         Some(Lease { file: Arc::downgrade(&file), kind: one.kind, breaking, tell })
     };
     let restored: Vec<Lease> = saved.iter().filter_map(lease).collect();
@@ -58,7 +57,7 @@ pub fn restore(
 mod tests {
     use super::*;
     use crate::leases::{break_for, get, set};
-    use caller::Failure;
+    use caller::{Failure, Limits};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use vfs::InodeRef;
     use vfs::file::PathOnly;
@@ -82,21 +81,26 @@ mod tests {
         };
         let (old, new) = (file(), file());
         let inode = |file: &OpenFile| file.inode.clone().expect("given");
+        let now = || cx.resources().clock.now();
         set(&cx, &old, libc::F_RDLCK, tell()).expect("nobody writes");
-        assert_eq!(state(&inode(&old)), [LeaseState { file: old.id, kind: libc::F_RDLCK, breaking: None }]);
+        assert_eq!(
+            state(&inode(&old), now()),
+            [LeaseState { file: old.id, kind: libc::F_RDLCK, breaking: None }]
+        );
         let again = Err(Failure::Errno(Errno::EAGAIN));
         assert_eq!(break_for(&cx, &inode(&old), true, true), again);
-        let saved = state(&inode(&old));
+        let saved = state(&inode(&old), now());
         let left = saved[0].breaking.and_then(|(_, left)| left).expect("a time limit");
         assert!(left <= Duration::from_secs(45) && left > Duration::from_secs(30), "{left:?}");
 
-        restore(&inode(&new), &saved, |id| (id == old.id).then(|| (new.clone(), tell()))).expect("restored");
+        restore(&inode(&new), &saved, now(), |id| (id == old.id).then(|| (new.clone(), tell())))
+            .expect("restored");
         assert_eq!(get(&new), libc::F_UNLCK);
         // The holder was told already.
         assert_eq!((break_for(&cx, &inode(&new), true, true), told.load(Ordering::Relaxed)), (again, 1));
         set(&cx, &new, libc::F_UNLCK, tell()).expect("given back");
         assert_eq!(break_for(&cx, &inode(&new), true, true), Ok(()));
-        restore(&inode(&new), &saved, |_| None).expect("restored");
-        assert_eq!(state(&inode(&new)), []);
+        restore(&inode(&new), &saved, now(), |_| None).expect("restored");
+        assert_eq!(state(&inode(&new), now()), []);
     }
 }

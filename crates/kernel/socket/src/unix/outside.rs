@@ -10,7 +10,7 @@ use super::sock::Phase;
 use crate::ops::{Names, PeerCred, Received, SendRequest};
 use abi::{Errno, Result, Signal};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfs::{Caller, OutsideSocket};
 use wait::Events;
 
@@ -76,7 +76,7 @@ pub(super) fn connect(
         Err(Errno::EAGAIN) => {
             let queue = sock.queue.clone();
             let again = move || queue.notify(Events::WRITABLE);
-            let timer = cx.resources().timers.schedule(Instant::now() + LATER, again);
+            let timer = cx.resources().timers.schedule_after(LATER, again);
             drop(socket.again.lock().replace(timer));
             return Err(Errno::EAGAIN);
         }
