@@ -319,6 +319,11 @@ impl Cgroup {
         at.is_some_and(|group| std::ptr::eq(group, other))
     }
 
+    /// Whether it is the group with this ID, or below it.
+    pub(crate) fn is_within_id(&self, id: u64) -> bool {
+        std::iter::successors(Some(self), |group| group.parent.as_deref()).any(|group| group.id() == id)
+    }
+
     pub(crate) fn common<'a>(&'a self, other: &Cgroup) -> Option<&'a Cgroup> {
         let mut at = Some(self);
         while let Some(group) = at.filter(|group| !other.is_within(group)) {

@@ -8,13 +8,13 @@ use rights::{Credentials, mode};
 use std::sync::Arc;
 
 impl Cgroup {
-    /// Whether a process with these credentials, which opened cgroup.procs in a namespace with this root, may move tasks from
+    /// Whether a process with these credentials, which opened cgroup.procs in a namespace whose root has this ID, may move tasks from
     /// here to `to`. ENOENT for groups that the namespace does not see, EACCES without the right to write the
     /// cgroup.procs of the group that is around both.
-    pub fn check_migration(&self, to: &Cgroup, creds: &Credentials, root: &Cgroup) -> Result<()> {
+    pub fn check_migration(&self, to: &Cgroup, creds: &Credentials, root: u64) -> Result<()> {
         let common = self.common(to).ok_or(Errno::ENOENT)?;
         common.check_write(creds)?;
-        if self.is_within(root) && to.is_within(root) { Ok(()) } else { Err(Errno::ENOENT) }
+        if self.is_within_id(root) && to.is_within_id(root) { Ok(()) } else { Err(Errno::ENOENT) }
     }
 
     /// Whether a process with these credentials may write its cgroup.procs. EACCES.
@@ -30,7 +30,7 @@ impl Cgroup {
         self: &Arc<Self>,
         from: &Arc<Cgroup>,
         creds: &Credentials,
-        root: &Cgroup,
+        root: u64,
         thread: bool,
     ) -> Result<Member> {
         self.check_alive().map_err(|_| Errno::ENOENT)?;

@@ -36,6 +36,7 @@ fn paths_are_relative_to_a_root() {
     assert_eq!(b.path_from(&c), b"/../../b");
     assert_eq!(root.path_from(&c), b"/../..");
     assert_eq!(a.path_from(&c), b"/..");
+    assert!(c.is_within_id(root.id()) && c.is_within_id(c.id()) && !b.is_within_id(a.id()));
     assert!(c.is_within(&root) && c.is_within(&top) && !b.is_within(&a) && !root.is_within(&a));
     a.rmdir(b"c").unwrap();
     assert_eq!(c.line(&root), b"0::/a/c (deleted)\n");

@@ -3,7 +3,6 @@
 use abi::{Errno, Result};
 use cgroup::{Cgroup, Controllers, CpuMax, Limit, MOST_PIDS, Notice};
 use kernfs::parse_int;
-use nsproxy::CgroupNamespace;
 use rights::Credentials;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,9 +15,9 @@ pub(crate) struct At<'a> {
     pub kernel: &'a Arc<Kernel>,
     pub group: &'a Arc<Cgroup>,
     pub cx: &'a dyn Caller,
-    /// Credentials of the opener of the file, and its namespace.
+    /// Credentials of the opener of the file, and the ID of the root of its cgroup namespace.
     pub opener: &'a Arc<Credentials>,
-    pub ns: &'a Arc<CgroupNamespace>,
+    pub root: u64,
 }
 
 type Show = fn(&At) -> Result<String>;
@@ -151,7 +150,7 @@ fn named(at: &At, text: &str) -> Result<(i32, Arc<Task>)> {
 }
 
 fn mover<'a>(at: &At<'a>) -> Mover<'a> {
-    Mover { creds: at.opener, root: &at.ns.root }
+    Mover { creds: at.opener, root: at.root }
 }
 
 fn add_process(at: &At, text: &str) -> Result<()> {

@@ -4,7 +4,6 @@ use crate::files::{At, FILES, File};
 use crate::node::{Node, ino};
 use abi::{Errno, Result};
 use kernfs::Slot;
-use nsproxy::CgroupNamespace;
 use rights::{Credentials, Creds};
 use std::any::Any;
 use std::sync::Arc;
@@ -20,7 +19,8 @@ pub(crate) struct FileOf {
     node: Arc<Node>,
     file: &'static File,
     opener: Arc<Credentials>,
-    ns: Arc<CgroupNamespace>,
+    /// ID of the root of the opener's cgroup namespace.
+    root: u64,
     text: Arc<Slot>,
     /// Changes of which the reader knows.
     seen: AtomicU64,
@@ -28,17 +28,16 @@ pub(crate) struct FileOf {
 
 impl FileOf {
     pub fn new(cx: &dyn Caller, node: Arc<Node>, file: &'static File) -> FileOf {
-        let kernel = &node.fs.kernel;
-        let namespaces =
-            kernel.task(cx.tid()).map_or_else(|| kernel.first.namespaces.clone(), |t| t.nsproxy());
+        let first = || node.fs.kernel.first.cgroup().id();
+        let root = cx.cgroup_root().unwrap_or_else(first);
         let text = node.fs.snapshots.slot();
         let opener = Creds::into_inner(cx.creds());
-        FileOf { node, file, opener, ns: namespaces.cgroup.clone(), text, seen: AtomicU64::new(0) }
+        FileOf { node, file, opener, root, text, seen: AtomicU64::new(0) }
     }
 
     fn at<'a>(&'a self, cx: &'a dyn Caller) -> At<'a> {
         let Node { fs, group, .. } = &*self.node;
-        At { kernel: &fs.kernel, group, cx, opener: &self.opener, ns: &self.ns }
+        At { kernel: &fs.kernel, group, cx, opener: &self.opener, root: self.root }
     }
 
     /// ENODEV once the group or its controller is gone.
@@ -82,7 +81,7 @@ impl FileOps for FileOf {
         }
         // A namespace is a boundary of delegation: its root is limited from outside, and a container's root by the host
         // alone, whatever namespace the writer has made meanwhile.
-        let outside = Arc::ptr_eq(&self.ns.root, &self.node.group) || self.node.group.is_of_container();
+        let outside = self.node.group.id() == self.root || self.node.group.is_of_container();
         if !self.file.delegated && outside {
             return Err(Errno::EPERM);
         }

@@ -59,14 +59,19 @@ pub struct Container {
 }
 
 impl Container {
-    fn new(index: Index, namespaces: Arc<NsProxy>, sandbox_limits: Arc<Limits>) -> Arc<Container> {
+    fn new(
+        index: Index,
+        loops: Arc<loopdev::Loops>,
+        namespaces: Arc<NsProxy>,
+        sandbox_limits: Arc<Limits>,
+    ) -> Arc<Container> {
         let programs = cgroup::Programs::new(&namespaces.cgroup.root);
         Arc::new(Container {
             index,
             namespaces,
             programs,
             root_fs: Mutex::new(None),
-            loops: Arc::default(),
+            loops,
             id_maps: OnceLock::new(),
             device_rules: OnceLock::new(),
             withheld: AtomicU64::new(0),
@@ -218,22 +223,31 @@ impl Drop for Container {
 }
 
 /// Makes the containers of a kernel.
-pub struct Containers(Arc<Indexes>);
+pub struct Containers {
+    indexes: Arc<Indexes>,
+    /// The loop devices of each.
+    pub loops: Arc<loopdev::LoopsTable>,
+}
 
 impl Containers {
     /// The first container, with index 0.
     pub fn first(namespaces: NsProxy, limits: Limits) -> (Arc<Container>, Self) {
         let (indexes, index) = Indexes::first();
-        (Container::new(index, Arc::new(namespaces), Arc::new(limits)), Self(indexes))
+        let table: Arc<loopdev::LoopsTable> = Arc::default();
+        let loops = table.add(index.number());
+        let first = Container::new(index, loops, Arc::new(namespaces), Arc::new(limits));
+        (first, Self { indexes, loops: table })
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.count()
+        self.indexes.count()
     }
 
     /// A further container, in a sandbox with these limits. `None` when there are too many.
     pub fn add(&self, namespaces: NsProxy, sandbox_limits: Arc<Limits>) -> Option<Arc<Container>> {
-        Some(Container::new(self.0.take()?, Arc::new(namespaces), sandbox_limits))
+        let index = self.indexes.take()?;
+        let loops = self.loops.add(index.number());
+        Some(Container::new(index, loops, Arc::new(namespaces), sandbox_limits))
     }
 }

@@ -6,10 +6,10 @@ use abi::stat::S_IFREG;
 use abi::{Errno, Result};
 use lock_order::{Mutex, rank};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use vfs::OpenFile;
+use std::sync::{Arc, Weak};
 use vfs::file::file_kind;
+use vfs::{Caller, OpenFile};
 
 /// Bytes of a sector, in which sizes are counted.
 pub(crate) const SECTOR: u64 = 512;
@@ -18,6 +18,25 @@ pub(crate) const READ_ONLY: u32 = 1;
 pub(crate) const AUTOCLEAR: u32 = 4;
 pub(crate) const PARTSCAN: u32 = 8;
 pub(crate) const DIRECT_IO: u32 = 16;
+
+/// The loop devices of all containers of a kernel, by the container's number.
+#[derive(Default)]
+pub struct LoopsTable(Mutex<BTreeMap<u32, Weak<Loops>>>);
+
+impl LoopsTable {
+    /// The devices of a new container with this number.
+    pub fn add(&self, container: u32) -> Arc<Loops> {
+        let loops = Arc::default();
+        self.0.lock().insert(container, Arc::downgrade(&loops));
+        loops
+    }
+
+    /// The devices of a caller's container; ENXIO for the kernel itself.
+    pub(crate) fn of(&self, cx: &dyn Caller) -> Result<Arc<Loops>> {
+        let container = cx.container().ok_or(Errno::ENXIO)?;
+        self.0.lock().get(&container).and_then(Weak::upgrade).ok_or(Errno::ENXIO)
+    }
+}
 
 /// The loop devices of a container.
 #[derive(Default)]

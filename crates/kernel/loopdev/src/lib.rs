@@ -4,8 +4,8 @@
 //! devices of major 7. Reads and writes of a device go to the file that is attached to it; nothing is cached between
 //! them. Block devices cannot be mapped. File systems are mounted from one, or from a file, by way of an [`Image`].
 //!
-//! Neighbours: `vfs` (files and drivers), `container` (owns a [`Loops`]). Locks: the table of devices, then a device's
-//! state; both are leaves otherwise, and files are neither used nor dropped with one held. A checkpoint keeps the
+//! Neighbours: `vfs` (files and drivers), `container` (owns a [`Loops`] and the [`LoopsTable`]). Locks: the table of
+//! devices, then a device's state; all are leaves otherwise, and files are neither used nor dropped with one held. A checkpoint keeps the
 //! file's place and [`info::Info64`] for each device.
 
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@ mod info;
 
 use crate::block::BlockFile;
 use crate::control::ControlFile;
-pub use crate::device::{About, Attached, Loops};
+pub use crate::device::{About, Attached, Loops, LoopsTable};
 pub use crate::image::Image;
 use abi::Errno;
 use abi::stat::minor;
@@ -33,20 +33,18 @@ const CONTROL: (u32, u32) = (10, 237);
 /// Most devices of a container.
 const DEVICES: u32 = 256;
 
-/// Registers the drivers. `home` finds the devices of a caller's container; `None` is ENXIO.
-pub fn register(
-    devices: &Devices,
-    home: impl Fn(&dyn Caller) -> Option<Arc<Loops>> + Clone + Send + Sync + 'static,
-) {
-    let of = home.clone();
+/// Registers the drivers. A caller opens the devices of its container.
+pub fn register(devices: &Devices, table: &Arc<LoopsTable>) {
+    let loops = table.clone();
     let open = move |cx: &dyn Caller, _: &Path, inode: &InodeRef, _: i32| {
         let number = minor(inode.attr()?.rdev);
-        let device = of(cx).ok_or(Errno::ENXIO)?.at(number)?;
+        let device = loops.of(cx)?.at(number)?;
         Ok(Opened::Ops(Arc::new(BlockFile::open(device))))
     };
     devices.register_block("loop", MAJOR, 0..=DEVICES - 1, Arc::new(open));
+    let loops = table.clone();
     let open = move |cx: &dyn Caller, _: &Path, _: &InodeRef, _: i32| {
-        Ok(Opened::Ops(Arc::new(ControlFile(home(cx).ok_or(Errno::ENXIO)?))))
+        Ok(Opened::Ops(Arc::new(ControlFile(loops.of(cx)?))))
     };
     devices.register_char("misc", CONTROL.0, CONTROL.1..=CONTROL.1, Arc::new(open));
 }

@@ -2,7 +2,7 @@
 
 use crate::{FsContext, MountNs, PathCaller};
 use abi::Signal;
-use caller::{Blocking, DeviceRules, HasCredentials, Identity, Limits, Resources};
+use caller::{Blocking, DeviceRules, HasCredentials, Identity, Limits, Membership, Resources};
 use pid::{Pid, PidNamespace};
 use rights::Creds;
 use std::ops::Deref;
@@ -83,6 +83,8 @@ impl Limits for TestPathCaller {
 }
 
 impl DeviceRules for TestPathCaller {}
+
+impl Membership for TestPathCaller {}
 
 impl FileLayer for TestPathCaller {
     fn vfs(&self) -> &Arc<Vfs> {

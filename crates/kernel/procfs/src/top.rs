@@ -129,7 +129,7 @@ fn softirqs(at: &At) -> Result<Vec<u8>> {
 /// Asks the kernel's keys for the thread that reads.
 fn with_keys(at: &At, f: impl FnOnce(&keys::Keys, &keys::Who<'_>) -> Vec<u8>) -> Result<Vec<u8>> {
     let cx = at.cx()?;
-    let task = at.kernel().task(cx.tid()).ok_or(Errno::ESRCH)?;
+    let task = at.caller().ok_or(Errno::ESRCH)?;
     Ok(f(&at.kernel().keys, &keys::Who::new(&cx.creds(), &task.keyrings)))
 }
 

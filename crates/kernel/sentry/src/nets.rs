@@ -26,7 +26,7 @@ impl FindNet for Finder {
     }
 
     fn of_descriptor(&self, cx: &dyn Caller, fd: i32) -> Result<Arc<NetNamespace>> {
-        let file = self.task(cx.tid())?.fds().ok_or(Errno::EBADF)?.get(fd)?;
+        let file = cx.descriptor(fd)?;
         match file.ops.as_any().downcast_ref() {
             Some(NsOps(Namespace::Net(net))) => Ok(net.clone()),
             _ => Err(Errno::EINVAL),

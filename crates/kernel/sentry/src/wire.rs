@@ -108,16 +108,10 @@ fn devices(kernel: &Arc<Kernel>, network: Network) {
     devfs::register(devices);
     tty::register(devices, &Jobs::of(kernel));
     ipc::pipe::fifo::register(devices);
-    let k = Arc::downgrade(kernel);
     fuse::register(devices);
-    loopdev::register(devices, move |cx| Some(k.upgrade()?.task(cx.tid())?.group.container.loops.clone()));
+    loopdev::register(devices, &kernel.containers.loops);
     if !network.is_host() {
-        let k = Arc::downgrade(kernel);
-        let inside = move |cx: &dyn vfs::Caller| {
-            let task = k.upgrade().and_then(|k| k.task(cx.tid()));
-            task.is_none_or(|task| task.nsproxy().net.is_initial())
-        };
-        tun::register(devices, &kernel.first.namespaces.net, inside);
+        tun::register(devices, &kernel.first.namespaces.net);
     }
 }
 

@@ -8,7 +8,8 @@ use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
 use abi::{Errno, Result, SigInfo, Signal};
 use caller::{
-    Blocking, DeviceRules, DeviceUse, HasCredentials, Identity, Limits, Resources, SignalSource, UserMemory,
+    Blocking, DeviceRules, DeviceUse, HasCredentials, Identity, Limits, Membership, Resources, SignalSource,
+    UserMemory,
 };
 use files::FdTable;
 use mounts::{FsContext, PathCaller};
@@ -126,6 +127,18 @@ impl DeviceRules for TaskCaller {
     }
 }
 
+impl Membership for TaskCaller {
+    fn container(&self) -> Option<u32> {
+        Some(self.0.group.container.index())
+    }
+    fn net_ns(&self) -> Option<u64> {
+        Some(self.0.nsproxy().net.inum)
+    }
+    fn cgroup_root(&self) -> Option<u64> {
+        Some(self.0.nsproxy().cgroup.root.id())
+    }
+}
+
 impl FileLayer for TaskCaller {
     fn vfs(&self) -> &Arc<Vfs> {
         &self.0.kernel().vfs
@@ -221,6 +234,18 @@ impl DeviceRules for Current {
     fn check_device(&self, device: &DeviceUse) -> Result<()> {
         self.task.group.container.check_device(device)?;
         self.task.cgroup.check_device(device)
+    }
+}
+
+impl Membership for Current {
+    fn container(&self) -> Option<u32> {
+        Some(self.task.group.container.index())
+    }
+    fn net_ns(&self) -> Option<u64> {
+        Some(self.task.nsproxy().net.inum)
+    }
+    fn cgroup_root(&self) -> Option<u64> {
+        Some(self.task.nsproxy().cgroup.root.id())
     }
 }
 

@@ -22,8 +22,8 @@ use wait::{Events, Wake};
 pub struct Mover<'a> {
     /// Credentials of the opener of the file.
     pub creds: &'a Credentials,
-    /// Root of the cgroup namespace in which it was opened.
-    pub root: &'a Cgroup,
+    /// ID of the root of the cgroup namespace in which it was opened.
+    pub root: u64,
 }
 
 impl Kernel {

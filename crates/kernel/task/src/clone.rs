@@ -197,8 +197,8 @@ impl Current {
         loop {
             let own = self.task.cgroup.group();
             if let Some(group) = &a.cgroup {
-                let root = self.task.nsproxy().cgroup.root.clone();
-                return group.fork_into(&own, &self.creds(), &root, a.has(THREAD));
+                let root = self.task.nsproxy().cgroup.root.id();
+                return group.fork_into(&own, &self.creds(), root, a.has(THREAD));
             }
             match Member::fork(&own) {
                 // It was moved away from a group that is gone by now.

@@ -85,7 +85,8 @@ pub struct Kernel {
     pub tree: Mutex<Tree, { rank::TASKS }>,
     /// The container that the sandbox began with and ends with.
     pub first: Arc<Container>,
-    pub(crate) containers: Containers,
+    /// The containers of the sandbox.
+    pub containers: Containers,
     /// When the sandbox started.
     pub boot: Ktime,
     /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.

@@ -27,16 +27,11 @@ use vfs::file::devices::{Devices, Opened};
 const MAJOR: u32 = 10;
 const MINOR: u32 = 200;
 
-/// Registers the driver; its interfaces are those of `net`. `inside` says whether a caller is in that namespace: in
-/// others the device is not there (ENODEV).
-pub fn register(
-    devices: &Devices,
-    net: &Arc<NetNamespace>,
-    inside: impl Fn(&dyn vfs::Caller) -> bool + Send + Sync + 'static,
-) {
-    let tuns = Tuns::new(net);
+/// Registers the driver; its interfaces are those of `net`. To callers in other namespaces the device is not there (ENODEV).
+pub fn register(devices: &Devices, net: &Arc<NetNamespace>) {
+    let (tuns, own) = (Tuns::new(net), net.inum);
     let open = move |cx: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| {
-        if !inside(cx) {
+        if cx.net_ns().is_some_and(|net| net != own) {
             return Err(Errno::ENODEV.into());
         }
         Ok(Opened::Ops(Arc::new(TunFile::new(&tuns))))

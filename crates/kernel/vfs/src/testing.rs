@@ -2,7 +2,9 @@
 
 use crate::file::{FileLayer, Vfs};
 use abi::Signal;
-use caller::{Blocking, DeviceRules, HasCredentials, Identity, Limits, Quotas, Resources, SignalSource};
+use caller::{
+    Blocking, DeviceRules, HasCredentials, Identity, Limits, Membership, Quotas, Resources, SignalSource,
+};
 use lock_order::Mutex;
 use pid::{Attached, Pid, PidNamespace};
 use rights::cred::{Cap, Credentials, Creds};
@@ -145,6 +147,8 @@ impl Limits for TestCaller {
 }
 
 impl DeviceRules for TestCaller {}
+
+impl Membership for TestCaller {}
 
 impl FileLayer for TestCaller {
     fn vfs(&self) -> &Arc<Vfs> {

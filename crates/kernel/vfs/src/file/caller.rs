@@ -1,7 +1,9 @@
 //! The caller of a file operation: all narrow traits of the crate `caller`, and [`FileLayer`].
 
 use super::{FileLayer, Vfs};
-use ::caller::{Blocking, DeviceRules, DeviceUse, HasCredentials, Identity, Limits, Resources, SignalSource};
+use ::caller::{
+    Blocking, DeviceRules, DeviceUse, HasCredentials, Identity, Limits, Membership, Resources, SignalSource,
+};
 use abi::{Result, Signal};
 use pid::{Pid, PidNamespace};
 use rights::{Cap, Credentials, Creds};
@@ -10,9 +12,15 @@ use std::time::Instant;
 use wait::Waiter;
 
 /// The calling task as file operations see it. Implemented by `task::Current`; tests have a plain one.
-pub trait Caller: HasCredentials + Blocking + Identity + Limits + DeviceRules + FileLayer {}
+pub trait Caller:
+    HasCredentials + Blocking + Identity + Limits + DeviceRules + Membership + FileLayer
+{
+}
 
-impl<T: HasCredentials + Blocking + Identity + Limits + DeviceRules + FileLayer + ?Sized> Caller for T {}
+impl<T> Caller for T where
+    T: HasCredentials + Blocking + Identity + Limits + DeviceRules + Membership + FileLayer + ?Sized
+{
+}
 
 /// The kernel itself as a caller, while it makes what programs then find: root, without limits, without signals.
 pub struct Internal {
@@ -78,6 +86,8 @@ impl Limits for Internal {
 }
 
 impl DeviceRules for Internal {}
+
+impl Membership for Internal {}
 
 impl FileLayer for Internal {
     fn vfs(&self) -> &Arc<Vfs> {
@@ -170,6 +180,18 @@ impl DeviceRules for As<'_> {
     }
     fn check_device(&self, device: &DeviceUse) -> Result<()> {
         self.cx.check_device(device)
+    }
+}
+
+impl Membership for As<'_> {
+    fn container(&self) -> Option<u32> {
+        self.cx.container()
+    }
+    fn net_ns(&self) -> Option<u64> {
+        self.cx.net_ns()
+    }
+    fn cgroup_root(&self) -> Option<u64> {
+        self.cx.cgroup_root()
     }
 }
 

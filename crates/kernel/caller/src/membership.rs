@@ -1,0 +1,19 @@
+//! The container and the namespaces that a caller is in, by number.
+//!
+//! A driver below the crates of those objects decides by the number, or finds its own object by it.
+
+/// A caller in a container and in namespaces. The kernel itself is in none.
+pub trait Membership {
+    /// Number of the container among the sandbox's; `None` for the kernel itself.
+    fn container(&self) -> Option<u32> {
+        None
+    }
+    /// Number of the network namespace's nsfs inode; `None` for the kernel itself.
+    fn net_ns(&self) -> Option<u64> {
+        None
+    }
+    /// ID of the control group that is the root of the cgroup namespace; `None` for the kernel itself.
+    fn cgroup_root(&self) -> Option<u64> {
+        None
+    }
+}
