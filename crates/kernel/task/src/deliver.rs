@@ -184,26 +184,11 @@ pub(crate) fn handle_pending(c: &mut Current) -> Flow {
 }
 
 /// Takes the next deliverable signal of the thread or its group.
-pub(crate) fn dequeue_masked(c: &Current, allowed: SigSet) -> Option<SigInfo> {
-    dequeue_counted(c, allowed).map(|(info, _)| info)
-}
-
-/// As [`dequeue_masked`], with the number of SIGCONTs so far.
-fn dequeue_counted(c: &Current, allowed: SigSet) -> Option<(SigInfo, u32)> {
-    let g = &c.task.group;
-    let mut s = g.signals.lock();
-    let own = c.task.pending.lock().take(allowed);
-    let taken = own.or_else(|| s.shared.take(allowed));
-    g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
-    c.task.note_pending();
-    taken.map(|info| (info, s.continues))
-}
-
 fn dequeue(c: &Current) -> Option<(SigInfo, u32)> {
     if !c.task.has_deliverable() {
         return None;
     }
-    dequeue_counted(c, SigSet::ALL.minus(c.task.blocked()))
+    c.task.dequeue_counted(SigSet::ALL.minus(c.task.blocked()))
 }
 
 /// Starts stopping the group, unless a SIGCONT has come since the signal was dequeued, when there had been `continues`.

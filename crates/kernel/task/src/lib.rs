@@ -30,6 +30,7 @@ mod cpu;
 mod cred_guard;
 mod current;
 mod deliver;
+mod dequeue;
 mod exit;
 mod exit_report;
 mod frame;

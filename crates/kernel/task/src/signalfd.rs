@@ -8,14 +8,7 @@ use wait::WaitQueue;
 
 impl SignalSource for Task {
     fn dequeue(&self, mask: SigSet) -> Option<SigInfo> {
-        let g = &self.group;
-        let mut s = g.signals.lock();
-        if let Some(i) = self.pending.lock().take(mask) {
-            return Some(i);
-        }
-        let shared = s.shared.take(mask);
-        g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
-        shared
+        Task::dequeue(self, mask)
     }
 
     fn peek(&self, mask: SigSet) -> SigSet {

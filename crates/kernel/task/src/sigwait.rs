@@ -1,7 +1,6 @@
 //! sigtimedwait(2).
 
 use crate::current::Current;
-use crate::deliver::dequeue_masked;
 use abi::{Errno, SigInfo, SigSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -11,12 +10,12 @@ use wait::Stop;
 impl Current {
     /// Waits for a signal out of `set` (sigtimedwait(2)); the signals are taken without running handlers.
     pub fn wait_signal(&mut self, set: SigSet, deadline: Option<Instant>) -> Result<SigInfo, SysErr> {
-        if let Some(i) = dequeue_masked(self, set) {
+        if let Some(i) = self.task.dequeue(set) {
             return Ok(i);
         }
         self.task.awaited.store(set.0, Ordering::SeqCst);
         let got = loop {
-            if let Some(i) = dequeue_masked(self, set) {
+            if let Some(i) = self.task.dequeue(set) {
                 break Ok(i);
             }
             match self.sleep(deadline) {
@@ -27,7 +26,7 @@ impl Current {
                         Stop::TimedOut => Errno::EAGAIN,
                         Stop::Interrupted => Errno::EINTR,
                     };
-                    break dequeue_masked(self, set).ok_or(SysErr::Errno(none));
+                    break self.task.dequeue(set).ok_or(SysErr::Errno(none));
                 }
             }
         };
