@@ -6,7 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clone;
 pub mod errno;
+pub mod mount;
 pub mod signal;
 pub mod stat;
 pub mod time;

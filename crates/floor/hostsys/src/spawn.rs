@@ -4,6 +4,7 @@
 //! held do not matter. The parent may write the child's ID maps before the exec. An exec with an unmapped user would
 //! cost the child its capabilities. In a new user namespace it becomes root, if there is one.
 
+use abi::clone::CLONE_INTO_CGROUP;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -84,9 +85,6 @@ pub struct Child {
     /// Readable once the process has ended.
     pub pidfd: OwnedFd,
 }
-
-/// The child is made in the control group `clone_args.cgroup` (libc's constant does not fit its type).
-const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
 /// Exit status of a child with a failed exec.
 pub const EXEC_FAILED: i32 = 125;

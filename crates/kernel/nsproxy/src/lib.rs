@@ -12,6 +12,10 @@ mod time_ns;
 pub use nsfs::{Namespace, NsFs, NsOps};
 pub use time_ns::{Offsets, TimeNamespace};
 
+use abi::clone::{
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWTIME, CLONE_NEWUSER,
+    CLONE_NEWUTS, NAMESPACES,
+};
 use abi::{Errno, Result};
 use caller::timer::TimerService;
 use cgroup::Cgroup;
@@ -195,16 +199,8 @@ impl CgroupNamespace {
     }
 }
 
-/// CLONE_NEWTIME.
-pub const NEWTIME: i32 = 0x80;
-
-/// CLONE_NEW* of the namespaces that a set has. Those of mounts and users are elsewhere.
-pub const IN_SET: u64 = (libc::CLONE_NEWUTS
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWCGROUP
-    | libc::CLONE_NEWNET
-    | NEWTIME) as u64;
+/// The namespaces that a set has. Those of mounts and users are elsewhere.
+pub const IN_SET: u64 = NAMESPACES & !(CLONE_NEWNS | CLONE_NEWUSER);
 
 /// The maker of namespaces, and what it makes them with.
 pub struct Making<'a> {
@@ -252,19 +248,19 @@ pub struct NsProxy {
 impl NsProxy {
     /// A copy with new namespaces of the kinds that `flags` (CLONE_NEW*) names. ENOSPC.
     pub fn with_new(&self, flags: u64, by: &Making) -> Result<NsProxy> {
-        let wants = |flag: i32| flags & flag as u64 != 0;
+        let wants = |flag: u64| flags & flag != 0;
         let (owner, mut new) = (by.user_ns, self.clone());
-        if wants(libc::CLONE_NEWUTS) {
+        if wants(CLONE_NEWUTS) {
             let counted = by.count(Kind::Uts)?;
             let Uts { nodename, domainname, .. } = self.uts.names();
             let names = Uts::new(nodename, domainname);
             new.uts = UtsNamespace::new(by.inums.next(), owner.clone(), names, Some(counted));
         }
-        if wants(libc::CLONE_NEWIPC) {
+        if wants(CLONE_NEWIPC) {
             let counted = by.count(Kind::Ipc)?;
             new.ipc = self.ipc.another(by, counted);
         }
-        if wants(libc::CLONE_NEWPID) {
+        if wants(CLONE_NEWPID) {
             let parent = &self.pid_for_children;
             // The namespace that makes it must have been made by the same users or ones around.
             if !owner.is_within(parent.user_ns()) {
@@ -273,16 +269,16 @@ impl NsProxy {
             let counted = by.count(Kind::Pid)?;
             new.pid_for_children = parent.child(by.inums.next(), owner.clone(), Some(counted))?;
         }
-        if wants(libc::CLONE_NEWCGROUP) {
+        if wants(CLONE_NEWCGROUP) {
             let counted = by.count(Kind::Cgroup)?;
             let root = by.cgroup.clone();
             new.cgroup = CgroupNamespace::new(by.inums.next(), owner.clone(), root, Some(counted));
         }
-        if wants(libc::CLONE_NEWNET) {
+        if wants(CLONE_NEWNET) {
             let counted = by.count(Kind::Net)?;
             new.net = self.net.another(by.inums.next(), owner.clone(), counted, by.timers);
         }
-        if wants(NEWTIME) {
+        if wants(CLONE_NEWTIME) {
             let counted = by.count(Kind::Time)?;
             let offsets = self.time_for_children.offsets();
             new.time_for_children =

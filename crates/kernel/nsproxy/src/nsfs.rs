@@ -3,7 +3,11 @@
 //! A file holds its namespace: as long as it is open or mounted, the namespace lives. A mount namespace may hold files of
 //! younger mount namespaces only ([`Inode::mount_ns`]), so none holds itself.
 
-use crate::{CgroupNamespace, Ipc, NEWTIME, TimeNamespace, UtsNamespace};
+use crate::{CgroupNamespace, Ipc, TimeNamespace, UtsNamespace};
+use abi::clone::{
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWTIME, CLONE_NEWUSER,
+    CLONE_NEWUTS,
+};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::{Errno, Result};
 use mounts::MountNs;
@@ -50,17 +54,16 @@ impl Namespace {
 
     /// CLONE_NEW*.
     pub fn flag(&self) -> u64 {
-        let flag = match self {
-            Namespace::Cgroup(_) => libc::CLONE_NEWCGROUP,
-            Namespace::Ipc(_) => libc::CLONE_NEWIPC,
-            Namespace::Mount(_) => libc::CLONE_NEWNS,
-            Namespace::Net(_) => libc::CLONE_NEWNET,
-            Namespace::Pid(_) => libc::CLONE_NEWPID,
-            Namespace::Time(_) => NEWTIME,
-            Namespace::User(_) => libc::CLONE_NEWUSER,
-            Namespace::Uts(_) => libc::CLONE_NEWUTS,
-        };
-        flag as u64
+        match self {
+            Namespace::Cgroup(_) => CLONE_NEWCGROUP,
+            Namespace::Ipc(_) => CLONE_NEWIPC,
+            Namespace::Mount(_) => CLONE_NEWNS,
+            Namespace::Net(_) => CLONE_NEWNET,
+            Namespace::Pid(_) => CLONE_NEWPID,
+            Namespace::Time(_) => CLONE_NEWTIME,
+            Namespace::User(_) => CLONE_NEWUSER,
+            Namespace::Uts(_) => CLONE_NEWUTS,
+        }
     }
 
     /// Number of its inode.

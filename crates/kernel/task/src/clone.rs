@@ -3,10 +3,16 @@
 use crate::current::Current;
 use crate::exit::{Stage, end};
 use crate::inherit::{CurrentInherited, TaskInherited};
-use crate::namespaces::{NAMESPACES, NewNamespaces};
+use crate::namespaces::NewNamespaces;
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Relations};
+use abi::clone::{
+    CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_DETACHED, CLONE_FILES, CLONE_FS,
+    CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWUSER, CLONE_PARENT, CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_PTRACE,
+    CLONE_SETTLS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_UNTRACED, CLONE_VFORK, CLONE_VM,
+    NAMESPACES,
+};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use caller::{HasCredentials, Limits};
 use cgroup::{Cgroup, Changes, Member};
@@ -45,31 +51,20 @@ pub struct CloneArgs {
     pub set_tid: Vec<i32>,
 }
 
-const VM: u64 = libc::CLONE_VM as u64;
-const THREAD: u64 = libc::CLONE_THREAD as u64;
-const SIGHAND: u64 = libc::CLONE_SIGHAND as u64;
-const VFORK: u64 = libc::CLONE_VFORK as u64;
-const FILES: u64 = libc::CLONE_FILES as u64;
-const FS: u64 = libc::CLONE_FS as u64;
-const SYSVSEM: u64 = libc::CLONE_SYSVSEM as u64;
-/// CLONE_CLEAR_SIGHAND.
-pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-const NEWNS: u64 = libc::CLONE_NEWNS as u64;
-
 /// One past the last user address of x86-64.
 const TASK_END: u64 = 0x7fff_ffff_f000;
 
 fn validate(a: &CloneArgs) -> Result<(), Errno> {
     let f = a.flags;
-    let has = |bits: i32| f & bits as u64 != 0;
+    let has = |bits: u64| f & bits != 0;
     let contradictions = [
-        has(libc::CLONE_SIGHAND) && !has(libc::CLONE_VM),
-        has(libc::CLONE_THREAD) && !has(libc::CLONE_SIGHAND),
-        has(libc::CLONE_SIGHAND) && f & CLEAR_SIGHAND != 0,
-        has(libc::CLONE_NEWNS) && has(libc::CLONE_FS),
-        has(libc::CLONE_NEWUSER) && has(libc::CLONE_FS),
-        has(libc::CLONE_NEWIPC) && has(libc::CLONE_SYSVSEM),
-        has(libc::CLONE_PIDFD) && has(libc::CLONE_DETACHED),
+        has(CLONE_SIGHAND) && !has(CLONE_VM),
+        has(CLONE_THREAD) && !has(CLONE_SIGHAND),
+        has(CLONE_SIGHAND) && has(CLONE_CLEAR_SIGHAND),
+        has(CLONE_NEWNS) && has(CLONE_FS),
+        has(CLONE_NEWUSER) && has(CLONE_FS),
+        has(CLONE_NEWIPC) && has(CLONE_SYSVSEM),
+        has(CLONE_PIDFD) && has(CLONE_DETACHED),
         a.exit_signal > 64,
     ];
     if contradictions.contains(&true) { Err(Errno::EINVAL) } else { Ok(()) }
@@ -86,12 +81,12 @@ impl Current {
     pub fn clone_task(&mut self, a: &CloneArgs) -> Result<u64, SysErr> {
         self.may_clone(a)?;
         let mut child = self.new_task(a)?;
-        let (task, thread) = (child.task.clone(), a.has(THREAD));
+        let (task, thread) = (child.task.clone(), a.has(CLONE_THREAD));
         let number = task.nr_in(self.task.pids());
-        let gate = a.has(VFORK).then(|| Arc::new(VforkGate::default()));
+        let gate = a.has(CLONE_VFORK).then(|| Arc::new(VforkGate::default()));
         *task.vfork.lock() = gate.clone();
         child.begin_as(a);
-        if a.has(libc::CLONE_PARENT_SETTID as u64) {
+        if a.has(CLONE_PARENT_SETTID) {
             // As Linux does, a bad address is ignored.
             let _ = self.write_now(a.parent_tid, &number.to_le_bytes());
         }
@@ -155,10 +150,10 @@ impl Current {
 
     /// The event that a tracer wants to hear of.
     fn clone_event(&self, a: &CloneArgs) -> Option<u32> {
-        if a.has(libc::CLONE_UNTRACED as u64) || !self.task.trace.is_traced() {
+        if a.has(CLONE_UNTRACED) || !self.task.trace.is_traced() {
             return None;
         }
-        let event = if a.has(VFORK) {
+        let event = if a.has(CLONE_VFORK) {
             event::VFORK
         } else if a.exit_signal != Signal::SIGCHLD.raw() as u64 {
             event::CLONE
@@ -173,18 +168,18 @@ impl Current {
         validate(a)?;
         self.check_clone_namespaces(a.flags)?;
         // As Linux does, any user address will do, and no other.
-        if a.has(libc::CLONE_SETTLS as u64) && a.tls >= TASK_END {
+        if a.has(CLONE_SETTLS) && a.tls >= TASK_END {
             return Err(Errno::EPERM);
         }
         if self.kernel().is_full() {
             return Err(Errno::EAGAIN);
         }
-        if !a.has(THREAD) {
+        if !a.has(CLONE_THREAD) {
             self.check_nproc()?;
             if self.task.group.signals.lock().life.is_over() {
                 return Err(Errno::EAGAIN);
             }
-            if a.has(libc::CLONE_PARENT as u64) && self.task.group.is_init() {
+            if a.has(CLONE_PARENT) && self.task.group.is_init() {
                 return Err(Errno::EINVAL);
             }
         }
@@ -198,7 +193,7 @@ impl Current {
             let own = self.task.cgroup.group();
             if let Some(group) = &a.cgroup {
                 let root = self.task.nsproxy().cgroup.root.id();
-                return group.fork_into(&own, &self.creds(), root, a.has(THREAD));
+                return group.fork_into(&own, &self.creds(), root, a.has(CLONE_THREAD));
             }
             match Member::fork(&own) {
                 // It was moved away from a group that is gone by now.
@@ -210,7 +205,7 @@ impl Current {
 
     /// Makes the host's side of a new task, and the task itself, which is in no table yet.
     fn new_task(&mut self, a: &CloneArgs) -> Result<Current, Errno> {
-        let thread = a.has(THREAD);
+        let thread = a.has(CLONE_THREAD);
         let cgroup = self.place_for(a)?;
         let NewNamespaces { mut creds, nsproxy } =
             self.new_namespaces(a.flags & NAMESPACES, cgroup.group())?;
@@ -218,13 +213,13 @@ impl Current {
             let serial = self.kernel().next_cred_serial();
             creds = Arc::new(Credentials { serial, ..Credentials::clone(&creds) });
         }
-        let nsproxy = if a.has(VM) { nsproxy } else { nsproxy.in_time_for_children() };
-        let fs = if a.has(FS) { self.fs().clone() } else { self.fs_context.fork_copy() };
-        if a.has(NEWNS) {
+        let nsproxy = if a.has(CLONE_VM) { nsproxy } else { nsproxy.in_time_for_children() };
+        let fs = if a.has(CLONE_FS) { self.fs().clone() } else { self.fs_context.fork_copy() };
+        if a.has(CLONE_NEWNS) {
             fs.unshare_mounts(self, &creds.user_ns)?;
         }
         // What may fail comes before there is anything to undo.
-        let fds = if a.has(FILES) { self.fds() } else { self.fd_table.fork_copy()? };
+        let fds = if a.has(CLONE_FILES) { self.fds() } else { self.fd_table.fork_copy()? };
         // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
         let pids = if thread { self.task.pids() } else { &nsproxy.pid_for_children };
         let own = self.creds();
@@ -232,7 +227,7 @@ impl Current {
             [Cap::CHECKPOINT_RESTORE, Cap::SYS_ADMIN].into_iter().any(|cap| own.ns_capable(ns.user_ns(), cap))
         };
         let pid = pids.alloc_as(&a.set_tid, may)?;
-        let how = if a.has(VM) { Spawn::Thread } else { Spawn::Fork };
+        let how = if a.has(CLONE_VM) { Spawn::Thread } else { Spawn::Fork };
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
         let mut spawned = mm.exclusive(|| ctx.spawn(how));
@@ -252,7 +247,7 @@ impl Current {
         }
         let child_ctx = spawned?;
         self.kernel().forks.fetch_add(1, Ordering::Relaxed);
-        let child_mm = if a.has(VM) {
+        let child_mm = if a.has(CLONE_VM) {
             mm.users.join(!thread);
             mm
         } else {
@@ -267,17 +262,17 @@ impl Current {
             inherited: TaskInherited {
                 creds,
                 nsproxy,
-                ..self.task.inherited(thread, a.has(SYSVSEM), cgroup)
+                ..self.task.inherited(thread, a.has(CLONE_SYSVSEM), cgroup)
             },
             group,
             mm: child_mm.clone(),
             fds: fds.clone(),
             fs: fs.clone(),
-            clear_child_tid: if a.has(libc::CLONE_CHILD_CLEARTID as u64) { a.child_tid } else { 0 },
+            clear_child_tid: if a.has(CLONE_CHILD_CLEARTID) { a.child_tid } else { 0 },
         });
         task.set_interrupter(Some(child_ctx.interrupter()));
         // A thread has a stack of its own, and no alternate one.
-        let own_stack = a.flags & (VM | VFORK) == VM;
+        let own_stack = a.flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM;
         let inherited = if own_stack { CurrentInherited::default() } else { self.inherited() };
         Ok(Current::new(task, child_ctx, child_mm, fds, fs, inherited))
     }
@@ -290,10 +285,10 @@ impl Current {
         if a.stack != 0 {
             r.rsp = a.stack;
         }
-        if a.has(libc::CLONE_SETTLS as u64) {
+        if a.has(CLONE_SETTLS) {
             r.fs_base = a.tls;
         }
-        if a.has(libc::CLONE_CHILD_SETTID as u64) {
+        if a.has(CLONE_CHILD_SETTID) {
             let data = self.task.own_tid().to_le_bytes().to_vec();
             self.ctx.queue(Action::Write { addr: a.child_tid, data });
         }
@@ -301,7 +296,7 @@ impl Current {
 
     /// Reserves the descriptor of CLONE_PIDFD and tells the caller its number.
     fn reserve_pidfd(&self, a: &CloneArgs, table: &Arc<FdTable>) -> Result<Option<FdSlot>, Errno> {
-        if !a.has(libc::CLONE_PIDFD as u64) {
+        if !a.has(CLONE_PIDFD) {
             return Ok(None);
         }
         let slot = table.reserve(self.rlimit(libc::RLIMIT_NOFILE as i32))?;
@@ -324,11 +319,11 @@ impl Current {
 
     fn new_group(&self, pid: &Arc<Pid>, a: &CloneArgs) -> Arc<ThreadGroup> {
         let old = &self.task.group;
-        let handlers = if a.flags & SIGHAND != 0 {
+        let handlers = if a.flags & CLONE_SIGHAND != 0 {
             old.handlers()
         } else {
             let mut h = old.handlers().lock().clone();
-            if a.flags & CLEAR_SIGHAND != 0 {
+            if a.flags & CLONE_CLEAR_SIGHAND != 0 {
                 h.clear_handled();
             }
             Arc::new(Mutex::new(h))
@@ -361,7 +356,7 @@ impl Current {
             let mut s = task.group.signals.lock();
             // As Linux does: the file system context is not shared any further while execve(2) relies on the set of its
             // users.
-            if !s.life.is_running() || a.has(FS) && task.group.cred_guard.in_exec() {
+            if !s.life.is_running() || a.has(CLONE_FS) && task.group.cred_guard.in_exec() {
                 return Err(Errno::EAGAIN);
             }
             // Nothing fails after this.
@@ -374,8 +369,7 @@ impl Current {
             }
         }
         t.add_task(task.clone());
-        if self.task.trace.is_traced() && (a.has(libc::CLONE_PTRACE as u64) || self.clone_event(a).is_some())
-        {
+        if self.task.trace.is_traced() && (a.has(CLONE_PTRACE) || self.clone_event(a).is_some()) {
             t.trace_child(task, &self.task);
             if !task.trace.is_seized() {
                 let stop = SigInfo::new(Signal::SIGSTOP, libc::SI_USER);
@@ -393,7 +387,7 @@ impl Current {
             exit_signal: a.exit_signal as i32,
             ..own.relations()
         };
-        if a.flags & (libc::CLONE_PARENT as u64) != 0 {
+        if a.flags & (CLONE_PARENT) != 0 {
             relations = Relations { parent_tid: 0, ..own.relations() };
         }
         t.add_process(Node::new(task.group.clone(), task.group.pid.attach(), relations));

@@ -75,7 +75,7 @@ mod waitpid;
 
 pub use caller::TaskCaller;
 pub use cgroups::Mover;
-pub use clone::{CLEAR_SIGHAND, CloneArgs};
+pub use clone::CloneArgs;
 pub use core_thread::CoreThread;
 pub use current::{Current, RestartBlock};
 pub use exit::{Stage, end};

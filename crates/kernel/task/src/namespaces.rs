@@ -4,6 +4,10 @@
 
 use crate::current::Current;
 use crate::task::Task;
+use abi::clone::{
+    CLONE_FILES, CLONE_FS, CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_SIGHAND,
+    CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
+};
 use abi::{Errno, Result};
 use caller::HasCredentials;
 use cgroup::Cgroup;
@@ -12,12 +16,6 @@ use nsproxy::{IN_SET, Making, Namespace, NsProxy};
 use rights::{Cap, Credentials, Creds};
 use std::sync::Arc;
 use user_ns::{Maker, UserNamespace};
-
-const NEWNS: u64 = libc::CLONE_NEWNS as u64;
-const NEWUSER: u64 = libc::CLONE_NEWUSER as u64;
-const NEWPID: u64 = libc::CLONE_NEWPID as u64;
-/// Every CLONE_NEW* that there is.
-pub const NAMESPACES: u64 = IN_SET | NEWNS | NEWUSER;
 
 /// Credentials and namespaces of a new task, or of one that leaves what it shares.
 pub(crate) struct NewNamespaces {
@@ -42,18 +40,18 @@ impl Current {
 
     /// What `flags` (CLONE_NEW*) ask for, but for mounts, for a task in `cgroup`. EPERM without CAP_SYS_ADMIN where it is to be.
     pub(crate) fn new_namespaces(&self, flags: u64, cgroup: Arc<Cgroup>) -> Result<NewNamespaces> {
-        let creds = match flags & NEWUSER {
+        let creds = match flags & CLONE_NEWUSER {
             0 => Creds::into_inner(self.creds()),
             _ => Arc::new(self.in_new_user_ns()?),
         };
         let old = self.task.nsproxy();
-        if flags & (IN_SET | NEWNS) == 0 {
+        if flags & (IN_SET | CLONE_NEWNS) == 0 {
             return Ok(NewNamespaces { creds, nsproxy: old });
         }
         if !creds.ns_capable(&creds.user_ns, Cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
         }
-        if flags & NEWPID != 0 && !Arc::ptr_eq(&old.pid_for_children, self.task.pids()) {
+        if flags & CLONE_NEWPID != 0 && !Arc::ptr_eq(&old.pid_for_children, self.task.pids()) {
             return Err(Errno::EINVAL);
         }
         let kernel = self.kernel();
@@ -72,25 +70,25 @@ impl Current {
 
     /// unshare(2).
     pub fn unshare(&mut self, flags: u64) -> Result<()> {
-        let has = |flag: i32| flags & flag as u64 != 0;
-        let user = flags & NEWUSER != 0;
-        let alone = libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
+        let has = |flag: u64| flags & flag != 0;
+        let user = flags & CLONE_NEWUSER != 0;
+        let alone = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
         if (has(alone) || user) && self.task.group.threads().len() > 1 {
             return Err(Errno::EINVAL);
         }
         let new = self.new_namespaces(flags, self.task.cgroup.group())?;
-        if flags & (NEWNS | NEWUSER) != 0 || has(libc::CLONE_FS) {
+        if flags & (CLONE_NEWNS | CLONE_NEWUSER) != 0 || has(CLONE_FS) {
             let fs = self.fs().fork_copy();
-            if flags & NEWNS != 0 {
+            if flags & CLONE_NEWNS != 0 {
                 fs.unshare_mounts(self, &new.creds.user_ns)?;
             }
             self.set_fs(fs);
         }
-        if has(libc::CLONE_SYSVSEM) || has(libc::CLONE_NEWIPC) {
+        if has(CLONE_SYSVSEM) || has(CLONE_NEWIPC) {
             let undo = self.task.sem_undo.lock().take();
             drop(undo);
         }
-        if has(libc::CLONE_FILES) {
+        if has(CLONE_FILES) {
             let table = self.fd_table().fork_copy()?;
             self.set_fds(table);
         }
@@ -104,9 +102,9 @@ impl Current {
     /// Whether the flags of clone(2) may stand together, as far as namespaces go. EINVAL.
     pub(crate) fn check_clone_namespaces(&self, flags: u64) -> Result<()> {
         let has = |bits: u64| flags & bits != 0;
-        let thread = has(libc::CLONE_THREAD as u64);
+        let thread = has(CLONE_THREAD);
         let elsewhere = || !Arc::ptr_eq(&self.task.nsproxy().pid_for_children, self.task.pids());
-        if thread && (has(NEWUSER | NEWPID) || elsewhere()) { Err(Errno::EINVAL) } else { Ok(()) }
+        if thread && (has(CLONE_NEWUSER | CLONE_NEWPID) || elsewhere()) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// The namespaces of the caller, for setns(2) to change.

@@ -4,6 +4,11 @@ use crate::arg::{DirFd, PathPtr, Ptr, check_flags};
 use crate::at;
 use crate::install::install;
 use crate::mounts::mount::may_mount;
+use abi::mount::{
+    FSMOUNT_ATTRIBUTES, MOUNT_ATTR_ATIME, MOUNT_ATTR_IDMAP, MOUNT_ATTR_NOATIME, MOUNT_ATTR_NODEV,
+    MOUNT_ATTR_NODIRATIME, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NOSYMFOLLOW, MOUNT_ATTR_RDONLY,
+    MOUNT_ATTR_RELATIME, MOUNT_ATTR_STRICTATIME,
+};
 use abi::{Errno, Result};
 use caller::HasCredentials;
 use mounts::mount_ns::Placing;
@@ -40,21 +45,13 @@ const MOVE_MOUNT_MASK: u32 = MOVE_MOUNT_F_SYMLINKS
 
 /// MOUNT_ATTR_* that say one thing each, and the mount's flag.
 pub(crate) const ATTRIBUTES: &[(u64, MountFlags)] = &[
-    (0x1, MountFlags::RDONLY),
-    (0x2, MountFlags::NOSUID),
-    (0x4, MountFlags::NODEV),
-    (0x8, MountFlags::NOEXEC),
-    (0x80, MountFlags::NODIRATIME),
-    (0x20_0000, MountFlags::NOSYMFOLLOW),
+    (MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
+    (MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
+    (MOUNT_ATTR_NODEV, MountFlags::NODEV),
+    (MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
+    (MOUNT_ATTR_NODIRATIME, MountFlags::NODIRATIME),
+    (MOUNT_ATTR_NOSYMFOLLOW, MountFlags::NOSYMFOLLOW),
 ];
-/// The bits that hold one of three ways to keep times of access.
-const MOUNT_ATTR_ATIME: u64 = 0x70;
-pub(crate) const MOUNT_ATTR_NOATIME: u64 = 0x10;
-pub(crate) const MOUNT_ATTR_STRICTATIME: u64 = 0x20;
-const MOUNT_ATTR_IDMAP: u64 = 0x10_0000;
-
-/// What fsmount(2) knows.
-const FSMOUNT_ATTRIBUTES: u64 = 0x0f | 0x70 | 0x80 | 0x20_0000;
 
 /// The flags of single attributes.
 fn single(attributes: u64) -> MountFlags {
@@ -65,7 +62,7 @@ fn single(attributes: u64) -> MountFlags {
 /// The flags for the way to keep times of access; EINVAL.
 fn atime(attributes: u64) -> Result<MountFlags> {
     match attributes & MOUNT_ATTR_ATIME {
-        0 => Ok(MountFlags::RELATIME),
+        MOUNT_ATTR_RELATIME => Ok(MountFlags::RELATIME),
         MOUNT_ATTR_NOATIME => Ok(MountFlags::NOATIME),
         MOUNT_ATTR_STRICTATIME => Ok(MountFlags::empty()),
         _ => Err(Errno::EINVAL),

@@ -1,7 +1,8 @@
 //! statmount(2), listmount(2): what there is to know of mounts, by their unique numbers.
 
 use crate::arg::Ptr;
-use crate::mounts::mount_fd::{ATTRIBUTES, MOUNT_ATTR_NOATIME, MOUNT_ATTR_STRICTATIME};
+use crate::mounts::mount_fd::ATTRIBUTES;
+use abi::mount::{MOUNT_ATTR_NOATIME, MOUNT_ATTR_RELATIME, MOUNT_ATTR_STRICTATIME};
 use abi::{Errno, Result};
 use caller::HasCredentials;
 use mounts::View;
@@ -143,7 +144,7 @@ fn attributes(flags: MountFlags) -> u64 {
     single
         | match flags {
             f if f.contains(MountFlags::NOATIME) => MOUNT_ATTR_NOATIME,
-            f if f.contains(MountFlags::RELATIME) => 0,
+            f if f.contains(MountFlags::RELATIME) => MOUNT_ATTR_RELATIME,
             _ => MOUNT_ATTR_STRICTATIME,
         }
 }

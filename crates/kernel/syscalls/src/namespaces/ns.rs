@@ -3,19 +3,17 @@
 use crate::arg::Fd;
 use crate::install::install;
 use abi::Errno;
+use abi::clone::{NAMESPACES, UNSHARE};
 use caller::HasCredentials;
 use nsproxy::{Namespace, NsOps};
 use pid::PidNamespace;
 use std::sync::Arc;
-use task::namespaces::NAMESPACES;
 use task::{Current, SysResult};
 use vfs::OpenFile;
 
 pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
-    let plain = libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM;
-    let threads = libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
     let flags = flags as u32 as u64;
-    if flags & !((plain | threads) as u64 | NAMESPACES) != 0 {
+    if flags & !UNSHARE != 0 {
         return Err(Errno::EINVAL.into());
     }
     c.unshare(flags)?;
@@ -32,7 +30,7 @@ pub fn setns(c: &mut Current, fd: Fd, kinds: i32) -> SysResult {
         }
         joining.choose(c, ns)?;
     } else if let Ok(process) = task::pidfd::of(&f) {
-        if kinds == 0 || kinds & !(NAMESPACES) != 0 {
+        if kinds == 0 || kinds & !NAMESPACES != 0 {
             return Err(Errno::EINVAL.into());
         }
         let task = process.group.any_thread().ok_or(Errno::ESRCH)?;

@@ -1,12 +1,14 @@
 //! clone(2), fork(2), exit(2), pidfds.
 
 use crate::arg::{Fd, Ptr};
+use abi::clone::{
+    CLONE_INTO_CGROUP, CLONE_PARENT, CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_THREAD, CLONE_VFORK, CLONE_VM,
+    CLONE3, CSIGNAL,
+};
 use abi::{Errno, Signal};
 use std::sync::Arc;
 use task::{CloneArgs, Current, SysErr, SysResult};
 use zerocopy::IntoBytes;
-
-const CSIGNAL: u64 = 0xff;
 
 pub fn clone(
     c: &mut Current,
@@ -17,8 +19,8 @@ pub fn clone(
     tls: u64,
 ) -> SysResult {
     let flags = flags & 0xffff_ffff;
-    let wants_pidfd = flags & libc::CLONE_PIDFD as u64 != 0;
-    if wants_pidfd && flags & libc::CLONE_PARENT_SETTID as u64 != 0 {
+    let wants_pidfd = flags & CLONE_PIDFD != 0;
+    if wants_pidfd && flags & CLONE_PARENT_SETTID != 0 {
         return Err(Errno::EINVAL.into());
     }
     let pidfd = if wants_pidfd { parent_tid } else { 0 };
@@ -39,12 +41,9 @@ pub fn fork(c: &mut Current) -> SysResult {
 }
 
 pub fn vfork(c: &mut Current) -> SysResult {
-    let flags = (libc::CLONE_VFORK | libc::CLONE_VM) as u64;
+    let flags = CLONE_VFORK | CLONE_VM;
     c.clone_task(&CloneArgs { flags, exit_signal: Signal::SIGCHLD.raw() as u64, ..CloneArgs::default() })
 }
-
-/// CLONE_INTO_CGROUP.
-const INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// The control group with a directory that is open as `fd`; EBADF for anything else.
 pub(crate) fn group_of(c: &Current, fd: i32) -> Result<Arc<cgroup::Cgroup>, Errno> {
@@ -81,22 +80,20 @@ pub fn clone3(c: &mut Current, args: Ptr, size: u64) -> SysResult {
         set_tid_size,
         group,
     ] = a;
-    let newtime = nsproxy::NEWTIME as u64;
-    let bad = flags & (CSIGNAL & !newtime | libc::CLONE_DETACHED as u64) != 0
+    let bad = flags & !CLONE3 != 0
         || exit_signal > 64
         || (stack == 0) != (stack_size == 0)
-        || flags & (libc::CLONE_THREAD | libc::CLONE_PARENT) as u64 != 0 && exit_signal != 0
-        || (set_tid == 0) != (set_tid_size == 0)
-        || flags & !0x3_ffff_ffff != 0;
+        || flags & (CLONE_THREAD | CLONE_PARENT) != 0 && exit_signal != 0
+        || (set_tid == 0) != (set_tid_size == 0);
     if bad {
         return Err(Errno::EINVAL.into());
     }
     if set_tid_size > pid::MAX_LEVEL as u64
-        || flags & INTO_CGROUP != 0 && (group > i32::MAX as u64 || size < 88)
+        || flags & CLONE_INTO_CGROUP != 0 && (group > i32::MAX as u64 || size < 88)
     {
         return Err(Errno::EINVAL.into());
     }
-    let cgroup = if flags & INTO_CGROUP != 0 { Some(group_of(c, group as i32)?) } else { None };
+    let cgroup = if flags & CLONE_INTO_CGROUP != 0 { Some(group_of(c, group as i32)?) } else { None };
     let mut numbers = vec![0i32; set_tid_size as usize];
     c.read_bytes(set_tid, numbers.as_mut_bytes())?;
     let top = stack.checked_add(stack_size).ok_or(Errno::EINVAL)?;
