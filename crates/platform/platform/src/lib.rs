@@ -12,12 +12,14 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod guest_process;
 mod native;
 mod rewriting;
 
 pub use context::{
     Context, ExtendedState, GuestMemory, HostUsage, MINCORE_PAGES, OwnCall, OwnCalls, Transfer, Usage,
 };
+pub use guest_process::GuestProcess;
 pub use native::{KNOWN_CALLS, NATIVE, NATIVE_CALLS, Native};
 pub use rewriting::{REWRITE_AREA, Rewrite, Rewriter, Twin};
 

@@ -103,7 +103,7 @@ fn only(flags: i32, allowed: i32) -> Result<()> {
 
 impl PtraceContext {
     pub(crate) fn new(inner: Arc<Inner>, space: Arc<Space>, key: Key, regs: Regs) -> PtraceContext {
-        let tid = space.pid;
+        let tid = space.process.pid;
         PtraceContext::thread(inner, space, key, tid, regs)
     }
 
@@ -182,7 +182,7 @@ impl PtraceContext {
         let (nr, args) = call(page)?;
         self.call(libc::SYS_mmap, [page, len, prot, flags, u64::MAX, 0], None)?;
         let asked = self.call(nr, args, None);
-        let read = process::vm_read(self.space.pid, page + offset, out);
+        let read = process::vm_read(self.space.process.pid, page + offset, out);
         self.call(libc::SYS_munmap, [page, len, 0, 0, 0, 0], None)?;
         let result = asked?;
         if read? == out.len() { Ok(result) } else { Err(Errno::EFAULT) }
@@ -461,7 +461,7 @@ impl PtraceContext {
             // The host reaches a process's memory through its first thread: while others are left it stays
             // stopped, and then goes with the process.
             let last = self.space.contexts.fetch_sub(1, Ordering::SeqCst) == 1;
-            let leader = self.tid == self.space.pid;
+            let leader = self.tid == self.space.process.pid;
             match (last, leader) {
                 (true, false) => self.space.kill(),
                 (false, true) => {}

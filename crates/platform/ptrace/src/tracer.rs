@@ -105,7 +105,7 @@ impl Tracer {
 
     /// Registers a process for the news of its end.
     pub(crate) fn add_space(&self, space: &Arc<Space>) {
-        self.spaces.lock().insert(space.pid, Arc::downgrade(space));
+        self.spaces.lock().insert(space.process.pid, Arc::downgrade(space));
     }
 
     /// Makes `context`, a new process, the doorbell. Until then the tracer polls.
@@ -125,7 +125,7 @@ impl Tracer {
 
     fn ended(&self, pid: i32) {
         if let Some(space) = self.spaces.lock().remove(&pid).and_then(|s| s.upgrade()) {
-            space.ended();
+            space.process.set_ended();
         }
     }
 }

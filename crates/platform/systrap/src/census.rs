@@ -92,8 +92,8 @@ impl Census {
             for (space, hidden) in spaces.iter().zip(&mut hidden_threads) {
                 let known = inner.thread(id).is_some_and(|t| Arc::ptr_eq(&t.space, space));
                 if !known && space.has_thread(id) {
-                    unknown_threads.insert((space.pid, id));
-                    *hidden += usize::from(self.unknown_threads.contains(&(space.pid, id)));
+                    unknown_threads.insert((space.process.pid, id));
+                    *hidden += usize::from(self.unknown_threads.contains(&(space.process.pid, id)));
                 }
             }
         }
@@ -114,7 +114,7 @@ impl Census {
         }
         for (space, hidden) in spaces.iter().zip(hidden_threads) {
             if hidden > space.newcomers() {
-                log::warn!("stub process {} has a thread that nobody knows; killed", space.pid);
+                log::warn!("stub process {} has a thread that nobody knows; killed", space.process.pid);
                 space.kill();
             }
         }

@@ -466,7 +466,7 @@ impl SystrapContext {
             }
         }
         let last = self.thread.space.contexts.fetch_sub(1, SeqCst) == 1;
-        let leader = self.thread.tid == self.thread.space.pid;
+        let leader = self.thread.tid == self.thread.space.process.pid;
         // The host reaches a process's memory through its first thread: when others are left it is parked,
         // unanswered, and then goes with the process.
         if last != leader {
@@ -582,7 +582,7 @@ impl Context for SystrapContext {
         self.flush()?;
         let protect = |prot: i32| [start, len, prot as u64, 0, 0, 0];
         self.host_call(libc::SYS_mprotect, protect(libc::PROT_READ | libc::PROT_WRITE))?;
-        let written = self.thread.space.while_alive(|pid| process::vm_write(pid, addr, data));
+        let written = self.thread.space.process.while_alive(|pid| process::vm_write(pid, addr, data));
         self.host_call(libc::SYS_mprotect, protect(libc::PROT_READ | libc::PROT_EXEC))?;
         if written? == data.len() { Ok(()) } else { Err(Errno::EFAULT) }
     }
@@ -695,7 +695,7 @@ impl ExtendedState for SystrapContext {
             self.slot().read_data(&mut bytes);
             return Ok(bytes);
         }
-        let n = self.thread.space.while_alive(|pid| process::vm_read(pid, at, &mut bytes))?;
+        let n = self.thread.space.process.while_alive(|pid| process::vm_read(pid, at, &mut bytes))?;
         if n == bytes.len() { Ok(bytes) } else { Err(Errno::EFAULT) }
     }
 

@@ -214,7 +214,7 @@ fn clone(inner: &Inner, r: &seccomp::Request, flags: u64) -> Result<()> {
     }
     let mut grants = thread.grants.lock();
     if grants.clone != Some(flags) {
-        log::warn!("stub process {}: clone({flags:#x}) that nobody asked for", thread.space.pid);
+        log::warn!("stub process {}: clone({flags:#x}) that nobody asked for", thread.space.process.pid);
         return Err(Errno::EPERM);
     }
     grants.clone = None;

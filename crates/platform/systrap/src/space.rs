@@ -6,23 +6,17 @@ use crate::slot::SlotMap;
 use abi::{Errno, Result};
 use hostsys::{futex, process};
 use parking_lot::{Mutex, RwLock};
-use platform::{AddressSpace, Interrupt, KNOWN_CALLS, Limits, Word};
+use platform::{AddressSpace, GuestProcess, Interrupt, KNOWN_CALLS, Limits, Word};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use stub::layout::{INTERRUPT_SIGNAL, KNOWN_BIT, NSLOTS, SLEEP, STUB_TEXT};
 
 /// A stub process.
 pub(crate) struct Space {
-    pub(crate) pid: i32,
-    pidfd: OwnedFd,
+    pub(crate) process: GuestProcess,
     slot_file: OwnedFd,
-    limit: u64,
-    /// Where the vDSO image stands, which may be read, and its length.
-    vdso: (u64, u64),
-    /// False once the process has ended; its pid is only used under this lock, and it is reaped after the change.
-    alive: RwLock<bool>,
     /// Guest threads that have not ended.
     pub(crate) contexts: AtomicU32,
     slots: Mutex<Slots>,
@@ -59,12 +53,8 @@ impl Space {
         let slots = Slots { maps: HashMap::from([(leader, map)]), free: Vec::new(), next: 0, leader };
         let threads = Mutex::default();
         Space {
-            pid,
-            pidfd,
+            process: GuestProcess::new(pid, pidfd, limits.max.min(STUB_TEXT), limits.vdso),
             slot_file,
-            limit: limits.max.min(STUB_TEXT),
-            vdso: limits.vdso.unwrap_or_default(),
-            alive: RwLock::new(true),
             contexts: AtomicU32::new(0),
             slots: Mutex::new(slots),
             threads,
@@ -73,10 +63,6 @@ impl Space {
             held: RwLock::default(),
             lent: Lent::default(),
         }
-    }
-
-    pub(crate) fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
     }
 
     /// The number that this descriptor has in the process.
@@ -142,14 +128,14 @@ impl Space {
         }
         threads.push(Arc::downgrade(thread));
         drop(threads);
-        if !*self.alive.read() {
+        if self.process.has_ended() {
             thread.mark_dead();
         }
     }
 
     /// The process has ended: every context learns it, then the zombie is reaped. Returns the thread ids to forget.
     pub(crate) fn died(&self) -> Vec<i32> {
-        *self.alive.write() = false;
+        self.process.set_ended();
         let threads: Vec<_> = self.threads.lock().drain(..).filter_map(|t| t.upgrade()).collect();
         for t in &threads {
             t.mark_dead();
@@ -157,22 +143,9 @@ impl Space {
         threads.iter().map(|t| t.tid).collect()
     }
 
-    /// Runs `f` with the pid while it is certainly this process's.
-    pub(crate) fn while_alive<R>(&self, f: impl FnOnce(i32) -> Result<R>) -> Result<R> {
-        let alive = self.alive.read();
-        if !*alive {
-            return Err(Errno::ESRCH);
-        }
-        f(self.pid)
-    }
-
     /// Whether `tid` is a thread of this process now.
     pub(crate) fn has_thread(&self, tid: i32) -> bool {
-        self.while_alive(|pid| process::tgkill(pid, tid, 0)).is_ok()
-    }
-
-    fn room(&self, addr: u64, len: usize) -> usize {
-        self.limit.saturating_sub(addr).min(len as u64) as usize
+        self.process.while_alive(|pid| process::tgkill(pid, tid, 0)).is_ok()
     }
 }
 
@@ -187,28 +160,19 @@ impl Drop for Newcomer<'_> {
 
 impl AddressSpace for Space {
     fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
-        let (start, len) = self.vdso;
-        let n = match addr.checked_sub(start).filter(|offset| *offset < len) {
-            Some(offset) => (len - offset).min(buf.len() as u64) as usize,
-            None => self.room(addr, buf.len()),
-        };
-        let Some(buf) = buf.get_mut(..n).filter(|b| !b.is_empty()) else { return 0 };
-        self.while_alive(|pid| process::vm_read(pid, addr, buf)).unwrap_or(0)
+        self.process.read(addr, buf)
     }
 
     fn write(&self, addr: u64, data: &[u8]) -> usize {
-        let n = self.room(addr, data.len());
-        let Some(data) = data.get(..n).filter(|b| !b.is_empty()) else { return 0 };
-        self.while_alive(|pid| process::vm_write(pid, addr, data)).unwrap_or(0)
+        self.process.write(addr, data)
     }
 
     fn kill(&self) {
-        // ESRCH: it has ended already.
-        let _ = process::pidfd_kill(self.pidfd.as_fd(), abi::libc::SIGKILL);
+        self.process.kill();
     }
 
     fn host_pid(&self) -> i32 {
-        self.pid
+        self.process.pid
     }
 }
 
@@ -291,7 +255,8 @@ impl Thread {
 
     /// Stops the guest thread if it is in guest code; the stub notes it otherwise, and reports later.
     pub(crate) fn tell(&self) {
-        let sent = self.space.while_alive(|pid| process::tgkill(pid, self.tid, INTERRUPT_SIGNAL as i32));
+        let sent =
+            self.space.process.while_alive(|pid| process::tgkill(pid, self.tid, INTERRUPT_SIGNAL as i32));
         if sent == Err(Errno::ESRCH) {
             self.mark_dead();
         }

@@ -16,11 +16,11 @@ pub(crate) const NUDGE: u64 = u64::MAX - 1;
 impl Inner {
     /// Takes charge of a new process.
     pub(crate) fn adopt(&self, space: &Arc<Space>) -> Result<()> {
-        self.spaces.lock().insert(space.pid, space.clone());
-        let data = epoll::EventData::new_u64(space.pid as u64);
-        epoll::add(&self.epoll, space.pidfd(), data, epoll::EventFlags::IN).map_err(|e| {
-            self.spaces.lock().remove(&space.pid);
-            let _ = process::pidfd_kill(space.pidfd(), libc::SIGKILL);
+        self.spaces.lock().insert(space.process.pid, space.clone());
+        let data = epoll::EventData::new_u64(space.process.pid as u64);
+        epoll::add(&self.epoll, space.process.pidfd(), data, epoll::EventFlags::IN).map_err(|e| {
+            self.spaces.lock().remove(&space.process.pid);
+            let _ = process::pidfd_kill(space.process.pidfd(), libc::SIGKILL);
             Errno::from_raw(e.raw_os_error())
         })
     }
@@ -28,7 +28,7 @@ impl Inner {
     fn buried(&self, pid: i32) {
         // Out of the table first: once it is reaped, its pid may be that of a new process.
         let Some(space) = self.spaces.lock().remove(&pid) else { return };
-        let _ = epoll::delete(&self.epoll, space.pidfd());
+        let _ = epoll::delete(&self.epoll, space.process.pidfd());
         let tids = space.died();
         {
             let mut threads = self.threads.lock();
@@ -38,7 +38,7 @@ impl Inner {
                 }
             }
         }
-        let _ = process::wait_child(space.pidfd(), true);
+        let _ = process::wait_child(space.process.pidfd(), true);
     }
 }
 

@@ -153,7 +153,7 @@ impl SystrapContext {
 
     /// The other side broke the protocol: only a guest that writes into its slot does.
     pub(super) fn violation(&self) -> ProcessGone {
-        log::warn!("stub process {} broke the hand-off protocol; killed", self.thread.space.pid);
+        log::warn!("stub process {} broke the hand-off protocol; killed", self.thread.space.process.pid);
         self.thread.space.kill();
         ProcessGone
     }
