@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
 mod ids;
 pub mod msg;
 mod perm;
@@ -26,8 +27,9 @@ pub use ids::TableState;
 pub use perm::{IpcPerm, Perm};
 pub use state::{IpcState, LimitsState};
 
+use control::Table;
 use ids::Ids;
-use lock_order::{Mutex, rank};
+use lock_order::Mutex;
 use pid::{Pid, PidNamespace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -89,9 +91,9 @@ pub struct IpcNamespace {
     user_ns: Arc<UserNamespace>,
     /// /proc/sys/kernel.
     pub limits: Limits,
-    shm: Mutex<Ids<shm::Segment>, { rank::IPC_TABLE }>,
-    sem: Mutex<Ids<sem::Set>, { rank::IPC_TABLE }>,
-    msg: Mutex<Ids<msg::Queue>, { rank::IPC_TABLE }>,
+    shm: Table<shm::Segment>,
+    sem: Table<sem::Set>,
+    msg: Table<msg::Queue>,
     /// Bytes of all messages.
     msg_bytes: Arc<AtomicU64>,
     /// Semaphores of all sets.

@@ -1,5 +1,6 @@
 //! Message queues. See msgget(2), msgop(2), msgctl(2).
 
+use crate::control::{self, Shown};
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
@@ -77,11 +78,17 @@ impl Object for Queue {
     }
 }
 
-impl Queue {
+impl Shown for Queue {
+    type Ds = MsqidDs;
+
     fn show(&self, ns: Option<&PidNamespace>) -> MsqidDs {
         let s = self.state.lock();
         let (lspid, lrpid) = (vnr(&s.sender, ns), vnr(&s.receiver, ns));
         MsqidDs { perm: s.perm.show(), qnum: s.messages.len() as u64, lspid, lrpid, ..s.ds }
+    }
+
+    fn perm_in(ds: &mut MsqidDs) -> &mut IpcPerm {
+        &mut ds.perm
     }
 }
 
@@ -189,30 +196,22 @@ impl IpcNamespace {
 
     /// IPC_STAT.
     pub fn msg_stat(&self, cx: &dyn Caller, id: i32) -> Result<MsqidDs> {
-        let q = self.msg.lock().find(id)?;
-        q.perm().check(cx, &self.user_ns, READ)?;
-        let mut shown = q.show(cx.pid_ns().as_deref());
-        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
-        Ok(shown)
+        control::stat(cx, &self.msg, &self.user_ns, id)
     }
 
-    /// MSG_STAT, MSG_STAT_ANY: the whole id and the same.
+    /// MSG_STAT, MSG_STAT_ANY: the whole ID and the same.
     pub fn msg_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, MsqidDs)> {
-        let q = self.msg.lock().at(cx, index, any)?;
-        let mut shown = q.show(cx.pid_ns().as_deref());
-        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
-        Ok((q.perm().id, shown))
+        control::stat_at(cx, &self.msg, index, any)
     }
 
     /// IPC_SET.
     pub fn msg_set(&self, cx: &dyn Caller, id: i32, p: &IpcPerm, qbytes: u64) -> Result<()> {
         let q = self.msg.lock().find(id)?;
         let mut s = q.state.lock();
-        s.perm.owned(cx, &self.user_ns)?;
         if qbytes > self.limits.msgmnb.load(Relaxed) && !cx.creds().capable(Cap::SYS_RESOURCE) {
             return Err(Errno::EPERM);
         }
-        s.perm.set(cx, p)?;
+        s.perm.set(cx, &self.user_ns, p)?;
         s.ds.qbytes = qbytes;
         s.ds.ctime = now();
         drop(s);

@@ -92,8 +92,9 @@ impl Perm {
         if owner || c.ns_capable(user_ns, Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// IPC_SET, with IDs of the caller's user namespace. EINVAL.
-    pub fn set(&mut self, cx: &dyn Caller, p: &IpcPerm) -> Result<()> {
+    /// IPC_SET, with IDs of the caller's user namespace, in a namespace that `user_ns` owns. EPERM, EINVAL.
+    pub fn set(&mut self, cx: &dyn Caller, user_ns: &UserNamespace, p: &IpcPerm) -> Result<()> {
+        self.owned(cx, user_ns)?;
         let ns = &cx.creds().user_ns;
         let (Some(uid), Some(gid)) = (ns.user(p.uid), ns.group(p.gid)) else { return Err(Errno::EINVAL) };
         self.uid = uid;

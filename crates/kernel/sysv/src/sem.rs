@@ -4,13 +4,14 @@
 //! tries again. The set keeps adjustments of SEM_UNDO under the number of their [`UndoList`]. The threads of a process
 //! share that list, and its end applies the adjustments.
 
+use crate::control::{self, Shown};
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
 use caller::{Failure, Outcome};
 use lock_order::{Mutex, rank};
-use pid::Pid;
+use pid::{Pid, PidNamespace};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write;
@@ -200,8 +201,12 @@ impl Set {
         self.wait.notify(Events::ALL);
         true
     }
+}
 
-    fn show(&self) -> SemidDs {
+impl Shown for Set {
+    type Ds = SemidDs;
+
+    fn show(&self, _ns: Option<&PidNamespace>) -> SemidDs {
         let s = self.state.lock();
         SemidDs {
             perm: s.perm.show(),
@@ -210,6 +215,10 @@ impl Set {
             nsems: self.count as u64,
             ..SemidDs::default()
         }
+    }
+
+    fn perm_in(ds: &mut SemidDs) -> &mut IpcPerm {
+        &mut ds.perm
     }
 }
 
@@ -417,27 +426,19 @@ impl IpcNamespace {
 
     /// IPC_STAT.
     pub fn sem_stat(&self, cx: &dyn Caller, id: i32) -> Result<SemidDs> {
-        let set = self.sem.lock().find(id)?;
-        set.perm().check(cx, &self.user_ns, READ)?;
-        let mut shown = set.show();
-        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
-        Ok(shown)
+        control::stat(cx, &self.sem, &self.user_ns, id)
     }
 
-    /// SEM_STAT, SEM_STAT_ANY: the whole id and the same.
+    /// SEM_STAT, SEM_STAT_ANY: the whole ID and the same.
     pub fn sem_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, SemidDs)> {
-        let set = self.sem.lock().at(cx, index, any)?;
-        let mut shown = set.show();
-        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
-        Ok((set.perm().id, shown))
+        control::stat_at(cx, &self.sem, index, any)
     }
 
     /// IPC_SET.
     pub fn sem_set(&self, cx: &dyn Caller, id: i32, p: &IpcPerm) -> Result<()> {
         let set = self.sem.lock().find(id)?;
         let mut s = set.state.lock();
-        s.perm.owned(cx, &self.user_ns)?;
-        s.perm.set(cx, p)?;
+        s.perm.set(cx, &self.user_ns, p)?;
         s.ctime = now();
         Ok(())
     }
@@ -478,7 +479,7 @@ impl IpcNamespace {
         );
         let all: Vec<_> = self.sem.lock().iter().map(|(_, s)| s.clone()).collect();
         for set in all {
-            let (id, d) = (set.perm().id, set.show());
+            let (id, d) = (set.perm().id, set.show(None));
             let p = d.perm;
             let _ = writeln!(
                 out,

@@ -4,6 +4,7 @@
 //! for. Each mapping of such an open file counts itself ([`MappedFile`]), so fork, exec, exit and munmap need no code
 //! here. A removed segment ends with its last mapping.
 
+use crate::control::{self, Shown};
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
@@ -75,8 +76,9 @@ impl Object for Segment {
     }
 }
 
-impl Segment {
-    /// With process IDs as seen from this PID namespace.
+impl Shown for Segment {
+    type Ds = ShmidDs;
+
     fn show(&self, ns: Option<&PidNamespace>) -> ShmidDs {
         let s = self.state.lock();
         let mut perm = s.perm.show();
@@ -92,6 +94,10 @@ impl Segment {
             nattch: self.nattch.load(Relaxed),
             unused: [0; 2],
         }
+    }
+
+    fn perm_in(ds: &mut ShmidDs) -> &mut IpcPerm {
+        &mut ds.perm
     }
 }
 
@@ -250,27 +256,19 @@ impl IpcNamespace {
 
     /// IPC_STAT.
     pub fn shm_stat(&self, cx: &dyn Caller, id: i32) -> Result<ShmidDs> {
-        let seg = self.shm.lock().find(id)?;
-        seg.perm().check(cx, &self.user_ns, READ)?;
-        let mut shown = seg.show(cx.pid_ns().as_deref());
-        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
-        Ok(shown)
+        control::stat(cx, &self.shm, &self.user_ns, id)
     }
 
-    /// SHM_STAT, SHM_STAT_ANY: the whole id and the same.
+    /// SHM_STAT, SHM_STAT_ANY: the whole ID and the same.
     pub fn shm_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, ShmidDs)> {
-        let seg = self.shm.lock().at(cx, index, any)?;
-        let mut shown = seg.show(cx.pid_ns().as_deref());
-        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
-        Ok((seg.perm().id, shown))
+        control::stat_at(cx, &self.shm, index, any)
     }
 
     /// IPC_SET.
     pub fn shm_set(&self, cx: &dyn Caller, id: i32, p: &IpcPerm) -> Result<()> {
         let seg = self.shm.lock().find(id)?;
         let mut s = seg.state.lock();
-        s.perm.owned(cx, &self.user_ns)?;
-        s.perm.set(cx, p)?;
+        s.perm.set(cx, &self.user_ns, p)?;
         s.ctime = now();
         Ok(())
     }
