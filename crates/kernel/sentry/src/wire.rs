@@ -107,7 +107,6 @@ fn devices(kernel: &Arc<Kernel>, network: Network) {
     let devices = &kernel.vfs.devices;
     devfs::register(devices);
     tty::register(devices, &Jobs::of(kernel));
-    ipc::pipe::fifo::register(devices);
     fuse::register(devices);
     loopdev::register(devices, &kernel.containers.loops);
     if !network.is_host() {

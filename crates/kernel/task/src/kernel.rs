@@ -190,7 +190,8 @@ impl Kernel {
         let memory_size = limits.memory();
         let quotas = caller::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
-        let vfs = vfs::Vfs::with_devices(quotas, user_ns.clone(), device_numbers);
+        let fifo = ipc::pipe::fifo::opener();
+        let vfs = vfs::Vfs::with_devices(quotas, user_ns.clone(), device_numbers, fifo);
         let clock = vfs.resources.clock;
         let cgroups = Cgroup::topmost(clock);
         let inums = Inums::default();

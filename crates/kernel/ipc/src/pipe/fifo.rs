@@ -7,7 +7,7 @@ use abi::{Errno, Result};
 use caller::retry::Outcome;
 use lock_order::{Mutex, rank};
 use std::sync::{Arc, Weak};
-use vfs::file::devices::{Devices, Opened};
+use vfs::file::devices::{Opened, Opener};
 use vfs::{Caller, InodeRef, Path};
 use wait::Events;
 
@@ -15,11 +15,11 @@ use wait::Events;
 #[derive(Default)]
 struct FifoNode(Mutex<Weak<Pipe>, { rank::IPC_TABLE }>);
 
-/// Tells the file layer how FIFOs are opened.
-pub fn register(devices: &Devices) {
-    devices.register_fifo(Arc::new(|cx: &dyn Caller, _at: &Path, inode: &InodeRef, flags: i32| {
+/// Opens FIFOs for the file layer.
+pub fn opener() -> Arc<dyn Opener> {
+    Arc::new(|cx: &dyn Caller, _at: &Path, inode: &InodeRef, flags: i32| {
         open(cx, inode, flags).map(|e| Opened::Ops(e))
-    }));
+    })
 }
 
 /// Opens a FIFO. Blocks until a peer opens the other direction,

@@ -9,7 +9,7 @@ use abi::Errno;
 use abi::stat::{major, minor};
 use lock_order::RwLock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What opening gave.
 pub enum Opened {
@@ -56,17 +56,31 @@ fn driver_of(drivers: &Drivers, rdev: u64) -> Option<Driver> {
     (mi <= *last).then(|| d.clone())
 }
 
+/// Opens no named pipe: ENXIO.
+pub(super) struct NoFifos;
+
+impl Opener for NoFifos {
+    fn open(&self, _cx: &dyn Caller, _path: &Path, _inode: &InodeRef, _flags: i32) -> Outcome<Opened> {
+        Err(Errno::ENXIO.into())
+    }
+}
+
 /// The drivers of a kernel.
-#[derive(Default)]
 pub struct Devices {
     /// Character devices by major and first minor number, with the last minor number.
     char: RwLock<Drivers>,
     /// Block devices in the same way.
     block: RwLock<Drivers>,
-    fifo: OnceLock<Arc<dyn Opener>>,
+    /// Opens named pipes.
+    fifo: Arc<dyn Opener>,
 }
 
 impl Devices {
+    /// No drivers yet; `fifo` opens named pipes.
+    pub(super) fn new(fifo: Arc<dyn Opener>) -> Devices {
+        Devices { char: RwLock::default(), block: RwLock::default(), fifo }
+    }
+
     /// Registers a driver for character devices `major`:`minors`; `name` is for /proc/devices.
     pub fn register_char(
         &self,
@@ -87,11 +101,6 @@ impl Devices {
         opener: Arc<dyn Opener>,
     ) {
         self.block.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
-    }
-
-    /// Registers what opens named pipes. The first registration counts.
-    pub fn register_fifo(&self, opener: Arc<dyn Opener>) {
-        let _ = self.fifo.set(opener);
     }
 
     /// Lines of the character part of /proc/devices: major and name.
@@ -132,9 +141,6 @@ impl Devices {
 
     /// Opens a named pipe.
     pub fn open_fifo(&self, cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened> {
-        match self.fifo.get() {
-            Some(o) => o.open(cx, path, inode, flags),
-            None => Err(Errno::ENXIO.into()),
-        }
+        self.fifo.open(cx, path, inode, flags)
     }
 }

@@ -1,7 +1,7 @@
 //! What open files of one kernel share, and what an operation on one may ask of its caller's files.
 
 use super::OpenFile;
-use super::devices::Devices;
+use super::devices::{Devices, NoFifos, Opener};
 use crate::dentry::Dcache;
 use crate::inode::{InodeRef, InternalFs, InternalInode};
 use crate::mount::{Mount, MountFlags, MountTable};
@@ -23,23 +23,24 @@ pub struct Vfs {
 }
 
 impl Vfs {
-    /// With these limits, in this initial user namespace.
+    /// With these limits, in this initial user namespace, and without named pipes.
     pub fn new(quotas: Arc<Quotas>, user_ns: Arc<UserNamespace>) -> Arc<Vfs> {
-        Vfs::with_devices(quotas, user_ns, Arc::default())
+        Vfs::with_devices(quotas, user_ns, Arc::default(), Arc::new(NoFifos))
     }
 
-    /// The same with the device numbers of file systems that were made before.
+    /// The same with the device numbers of file systems that were made before; `fifo` opens named pipes.
     pub fn with_devices(
         quotas: Arc<Quotas>,
         user_ns: Arc<UserNamespace>,
         device_numbers: Arc<DeviceNumbers>,
+        fifo: Arc<dyn Opener>,
     ) -> Arc<Vfs> {
         let mounts = Arc::new(MountTable::default());
         let anonymous = Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs");
         mounts.number(&anonymous);
         Arc::new(Vfs {
             resources: Resources::new(quotas, user_ns, device_numbers),
-            devices: Devices::default(),
+            devices: Devices::new(fifo),
             mounts,
             anonymous,
             anonymous_inode: Arc::new(InternalInode::new(ANONYMOUS_INODE, InternalFs::Anon, 0o600, 0, 0)),
