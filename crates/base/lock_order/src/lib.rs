@@ -38,66 +38,126 @@ pub mod rank {
     /// Interfaces, addresses, routes or rules of a network namespace change on request. Outside of the locks that
     /// signals take: a change wakes waiting threads, and O_ASYNC turns that into signals.
     pub const RTNL: u8 = 11;
+
+    // The network (crates/net), outside of the locks that signals take for the same reason.
+
+    /// The rules of nf_tables of a network namespace change.
+    pub const NFT_COMMIT: u8 = 12;
+    /// The tables of iptables-legacy of one family change.
+    pub const XT_TABLES: u8 = 13;
+    /// NAT begins or ends in a network namespace.
+    pub const NAT_USE: u8 = 14;
+    /// Connection tracking begins or ends in a network namespace.
+    pub const CONNTRACK_USE: u8 = 15;
+    /// The raw sockets of a network namespace.
+    pub const RAW_SOCKETS: u8 = 16;
+    /// A TCP socket's connection or listener, a datagram socket's configuration. A listener is held while its child is taken.
+    pub const SOCKET: u8 = 17;
+    /// The receive queue of a TCP or datagram socket.
+    pub const RECEIVE_QUEUE: u8 = 18;
+    /// The ring and the memberships of a packet socket's descriptor.
+    pub const PACKET_DESCRIPTOR: u8 = 19;
+    /// The packet sockets of a network namespace.
+    pub const PACKET_SOCKETS: u8 = 20;
+    /// The fanout groups of a network namespace.
+    pub const FANOUTS: u8 = 21;
+    /// The members of a fanout group.
+    pub const FANOUT_MEMBERS: u8 = 22;
+    /// A packet socket.
+    pub const PACKET_SOCKET: u8 = 23;
+    /// The rules of a table of iptables-legacy, while packets pass them.
+    pub const XT_RULES: u8 = 24;
+    /// Routes and rules of a network namespace.
+    pub const ROUTES: u8 = 25;
+    /// The neighbours of a network namespace.
+    pub const NEIGHBOURS: u8 = 26;
+    /// The path MTUs of a network namespace.
+    pub const PATH_MTUS: u8 = 27;
+    /// When the next route of a network namespace expires.
+    pub const ROUTE_EXPIRY: u8 = 28;
+    /// When the timer of addresses is due.
+    pub const ADDRESS_TIMER: u8 = 29;
+    /// Fragments of packets.
+    pub const FRAGMENTS: u8 = 30;
+    /// The interfaces of a network namespace.
+    pub const LINKS: u8 = 31;
+    /// The ports of a bridge.
+    pub const BRIDGE_PORTS: u8 = 32;
+    /// What an interface stands upon, and what stands upon it.
+    pub const LINK_EDGES: u8 = 33;
+    /// The elements of a set of nf_tables. A packet that adds an element adds it to the copy of a batch as well.
+    pub const NFT_SET: u8 = 34;
+    /// Tracked connections by their tuples.
+    pub const CONNTRACK_TABLE: u8 = 35;
+    /// Tracked connections by age.
+    pub const CONNTRACK_AGES: u8 = 36;
+    /// The packet filter of a network namespace is put in its place, or taken away. A packet may be the last use of a chain.
+    pub const HOOKS: u8 = 37;
+    /// The place of a program that a packet socket's group or a datagram socket runs.
+    pub const SOCKET_PROGRAM: u8 = 38;
+
     /// F_SETOWN and F_SETSIG of an open file.
-    pub const FILE_OWNER: u8 = 12;
+    pub const FILE_OWNER: u8 = 40;
     /// A terminal.
-    pub const TERMINAL: u8 = 13;
+    pub const TERMINAL: u8 = 41;
     /// Task tree: parents, children, groups, sessions.
-    pub const TASKS: u8 = 14;
+    pub const TASKS: u8 = 42;
     /// Signal state shared by a thread group.
-    pub const SIGNALS: u8 = 20;
+    pub const SIGNALS: u8 = 48;
     /// Which table of signal actions a thread group uses.
-    pub const SIGHAND: u8 = 21;
+    pub const SIGHAND: u8 = 49;
     /// A table of signal actions.
-    pub const SIGACTIONS: u8 = 22;
+    pub const SIGACTIONS: u8 = 50;
     /// A thread's pending signals.
-    pub const PENDING: u8 = 23;
+    pub const PENDING: u8 = 51;
     /// Setting of a POSIX timer, which a pending signal may refer to.
-    pub const POSIX_TIMER: u8 = 24;
+    pub const POSIX_TIMER: u8 = 52;
     /// The tracer of a thread, and the thread's stop.
-    pub const TRACE: u8 = 25;
+    pub const TRACE: u8 = 53;
     /// Address space operations (held while the guest executes them).
-    pub const MM_OPS: u8 = 30;
+    pub const MM_OPS: u8 = 58;
     /// The record of mappings.
-    pub const MM_MAP: u8 = 35;
+    pub const MM_MAP: u8 = 63;
     /// Mount table.
-    pub const MOUNTS: u8 = 50;
+    pub const MOUNTS: u8 = 78;
     /// Renames across directories of one file system.
-    pub const RENAME: u8 = 55;
+    pub const RENAME: u8 = 83;
     /// Names of a directory change. A rename holds several: parents before children.
-    pub const DIRECTORY: u8 = 60;
+    pub const DIRECTORY: u8 = 88;
     /// POSIX and OFD locks of an inode; its flock(2) locks.
-    pub const RECORD_LOCKS: u8 = 62;
+    pub const RECORD_LOCKS: u8 = 90;
     /// A table of System V objects, of message queues or of FIFOs.
-    pub const IPC_TABLE: u8 = 64;
+    pub const IPC_TABLE: u8 = 92;
     /// A System V object, a pipe. tee(2) and splice(2) hold two pipes.
-    pub const IPC_OBJECT: u8 = 66;
+    pub const IPC_OBJECT: u8 = 94;
     /// The tree of control groups.
-    pub const CGROUPS: u8 = 70;
+    pub const CGROUPS: u8 = 98;
     /// The table of loop devices of a container (`loopdev`).
-    pub const LOOPS: u8 = 73;
+    pub const LOOPS: u8 = 101;
     /// An inotify instance.
-    pub const INOTIFY: u8 = 74;
+    pub const INOTIFY: u8 = 102;
     /// Entries of a directory of tmpfs; rmdir(2) and rename(2) hold two.
-    pub const TMPFS_DIR: u8 = 76;
+    pub const TMPFS_DIR: u8 = 104;
     /// Content of a file of tmpfs, limits of an instance.
-    pub const TMPFS_CONTENT: u8 = 78;
+    pub const TMPFS_CONTENT: u8 = 106;
     /// The files of an instance of tmpfs that still have to be measured.
-    pub const TMPFS_INEXACT: u8 = 79;
+    pub const TMPFS_INEXACT: u8 = 107;
     /// Pages of a file in memory.
-    pub const MEMORY_FILE: u8 = 80;
+    pub const MEMORY_FILE: u8 = 108;
     /// The texts that open files of /proc hold, oldest first.
-    pub const SNAPSHOTS: u8 = 82;
+    pub const SNAPSHOTS: u8 = 110;
     /// A netlink socket.
-    pub const NETLINK_SOCKET: u8 = 84;
+    pub const NETLINK_SOCKET: u8 = 112;
     /// A Unix socket. connect(2) holds two, in the order of their addresses, and the new connection.
-    pub const UNIX_SOCKET: u8 = 86;
+    pub const UNIX_SOCKET: u8 = 114;
     /// A host socket's way to the name servers that the network gofer stands for.
-    pub const NAME_SERVICE: u8 = 88;
+    pub const NAME_SERVICE: u8 = 116;
     /// The thread that watches the host's sockets begins.
-    pub const HOST_POLLER: u8 = 90;
+    pub const HOST_POLLER: u8 = 118;
     /// Events of what others change on the host are being read.
     pub const HOST_EVENTS: u8 = 230;
+    /// Frames that wait: for the stack, or for a device. A frame that goes gives its buffer back.
+    pub const FRAMES: u8 = 232;
     /// Owner of a priority-inheritance futex.
     pub const PI_OWNER: u8 = 240;
     /// Setting of a timer (the timer's object is a leaf otherwise): held while the timer service is told.
@@ -289,6 +349,13 @@ impl<T, const R: u8> RwLock<T, R> {
         WriteGuard { value: self.0.write(), _held: held }
     }
 
+    /// Takes the lock for writing while another one of its rank may be held: the caller keeps an order among those.
+    #[track_caller]
+    pub fn write_nested(&self) -> WriteGuard<'_, T> {
+        let held = HeldLock::enter(R, true);
+        WriteGuard { value: self.0.write(), _held: held }
+    }
+
     /// The value, when the lock is owned.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
@@ -374,6 +441,16 @@ mod tests {
                 let _a = a.lock();
             }));
             assert!(r.is_err());
+        }
+    }
+
+    #[test]
+    fn two_of_one_rank_are_held_on_purpose_only() {
+        let (a, b) = (RwLock::<_, 10>::new(1), RwLock::<_, 10>::new(2));
+        let held = a.write();
+        assert_eq!(*b.write_nested() + *held, 3);
+        if cfg!(debug_assertions) {
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(b.write()))).is_err());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The sending side of an interface.
 
-use lock_order::Mutex;
+use lock_order::{Mutex, rank};
 use netstack::driver::{Device, Features};
 use netstack::frame::Frame;
 use netstack::vnet;
@@ -15,7 +15,7 @@ const QUEUE_FRAMES: usize = 1000;
 /// A packet socket that is bound to an interface.
 pub(crate) struct HostLink {
     pub(crate) fd: Arc<OwnedFd>,
-    queue: Mutex<VecDeque<Frame>>,
+    queue: Mutex<VecDeque<Frame>, { rank::FRAMES }>,
 }
 
 impl HostLink {

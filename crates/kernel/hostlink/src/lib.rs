@@ -9,8 +9,8 @@
 //!
 //! `forward` connects programs outside to ports inside, over pipes; `capture` writes the packets of a stack to a file.
 //!
-//! Neighbours: `netstack` (the stack, and its `Device`), `socket` (the namespace that owns the stack). Lock rank: a device's queue is
-//! a leaf; the stack may hold its own locks when it sends. A checkpoint keeps nothing of this: the interfaces come from the host.
+//! Neighbours: `netstack` (the stack, and its `Device`), `socket` (the namespace that owns the stack). Lock rank: `FRAMES` for a
+//! device's queue; the stack may hold its own locks when it sends. A checkpoint keeps nothing of this: the interfaces come from the host.
 
 #![forbid(unsafe_code)]
 

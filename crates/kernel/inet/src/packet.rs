@@ -8,7 +8,7 @@ use crate::ring::{self, Ring};
 use crate::value::int;
 use abi::{Errno, Result};
 use caller::UserMemory;
-use lock_order::Mutex;
+use lock_order::{Mutex, rank};
 use netstack::frame::Checksum;
 use netstack::iface::{Iface, Kind};
 use netstack::packet::{Captured, PacketSocket};
@@ -113,9 +113,9 @@ struct Packets {
     bound: Mutex<(u16, u32)>,
     /// What PACKET_ADD_MEMBERSHIP asked for, with counts: interface, kind and address. Devices give all frames that they have, so
     /// nothing else follows from it.
-    memberships: Mutex<BTreeMap<[u8; MREQ], u32>>,
+    memberships: Mutex<BTreeMap<[u8; MREQ], u32>, { rank::PACKET_DESCRIPTOR }>,
     /// PACKET_VERSION, PACKET_RESERVE and PACKET_RX_RING.
-    ring: Mutex<RingState>,
+    ring: Mutex<RingState, { rank::PACKET_DESCRIPTOR }>,
     /// PACKET_AUXDATA.
     auxdata: AtomicBool,
     /// A filter is attached.

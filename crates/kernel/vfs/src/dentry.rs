@@ -75,6 +75,23 @@ enum Child {
     Negative(u64),
 }
 
+impl Child {
+    /// Whether a dentry is in use outside of the cache, or a file handle leads to it. The cache gives its reference up
+    /// and takes it back while something else keeps the dentry; so no references are counted. The dentry ends here if
+    /// nothing does. The caller has the lock of the names for writing.
+    fn is_used_elsewhere(&mut self) -> bool {
+        let Child::Strong(dentry) = self else { return false };
+        if dentry.handled.load(Ordering::Relaxed) {
+            return true;
+        }
+        let weak = Arc::downgrade(dentry);
+        *self = Child::Weak(weak.clone());
+        let Some(dentry) = weak.upgrade() else { return false };
+        *self = Child::Strong(dentry);
+        true
+    }
+}
+
 /// What the cache says about a name, for certain.
 pub enum Cached {
     /// It exists.
@@ -518,6 +535,22 @@ impl Dentry {
         self.put(name, child, 0);
     }
 
+    /// A file handle leads here from now on. [`Dentry::shrink`] does not work on the name meanwhile, so the cache keeps it.
+    pub(crate) fn keep_for_handle(&self) {
+        loop {
+            let parent = self.parent();
+            let names = parent.as_ref().map(|parent| parent.children.read());
+            self.handled.store(true, Ordering::Relaxed);
+            drop(names);
+            let now = self.parent();
+            let same = |parent: &Arc<Dentry>| now.as_ref().is_some_and(|now| Arc::ptr_eq(now, parent));
+            // A rename may have moved it to another directory.
+            if parent.as_ref().map_or(now.is_none(), same) {
+                return;
+            }
+        }
+    }
+
     /// Drops every cached name below that is not used elsewhere. Returns how many went.
     pub fn shrink(self: &Arc<Dentry>, everything: bool) -> usize {
         let mut gone = 0;
@@ -533,14 +566,10 @@ impl Dentry {
         }
         // Children come after their parents, so going backwards frees leaves first.
         while let Some(d) = order.pop() {
-            d.children.write().retain(|_, c| {
-                let keep = match c {
-                    // A cache drops what only it holds. While the lock is held no new reference can be made. A
-                    // reference that goes meanwhile only means that the name stays cached.
-                    Child::Strong(c) => {
-                        !everything && (Arc::strong_count(c) > 1 || c.handled.load(Ordering::Relaxed))
-                    }
-                    Child::Weak(w) => w.strong_count() != 0,
+            d.children.write().retain(|_, child| {
+                let keep = match child {
+                    Child::Strong(_) => !everything && child.is_used_elsewhere(),
+                    Child::Weak(dentry) => dentry.strong_count() != 0,
                     Child::Negative(_) => false,
                 };
                 gone += usize::from(!keep);

@@ -3,7 +3,7 @@
 use crate::tcp::Tracker;
 use crate::tuple::{Direction, Tuple};
 use account::Charge;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

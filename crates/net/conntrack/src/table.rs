@@ -4,7 +4,7 @@ use crate::entry::{Entry, Status};
 use crate::timeouts::Timeouts;
 use crate::tuple::{Direction, Tuple};
 use account::{Account, Charge};
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock, rank};
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -47,9 +47,9 @@ type Map = HashMap<Tuple, (Arc<Entry>, Direction), Keyed>;
 pub struct Table {
     /// Times that connections live without packets.
     pub timeouts: Timeouts,
-    map: RwLock<Map>,
+    map: RwLock<Map, { rank::CONNTRACK_TABLE }>,
     /// Confirmed entries, the one to be looked at next first.
-    queue: Mutex<VecDeque<Arc<Entry>>>,
+    queue: Mutex<VecDeque<Arc<Entry>>, { rank::CONNTRACK_AGES }>,
     account: Arc<Account>,
     max: AtomicU32,
     next_id: AtomicU32,

@@ -1,8 +1,8 @@
 //! Chains of rules, and lists of them by family and point, in the order of their priorities.
 
 use crate::packet::{Family, Packet};
+use lock_order::RwLock;
 use netstack::hooks::{Point, Verdict};
-use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// Priorities of chains (`enum nf_ip_hook_priorities`).

@@ -16,12 +16,10 @@
 //! Locks of the stack may be held while a chain runs. What a rule wants to send or log is queued ([`Netfilter::defer`]), and carried
 //! out at the end of the stack's operation.
 //!
-//! # Locks, outermost first
+//! # Locks
 //!
-//! 1. the count of registrations
-//! 2. the lists of chains; not held while chains run
-//! 3. those of `conntrack`
-//! 4. the queue of deferred actions, a leaf
+//! `NAT_USE` and `CONNTRACK_USE` while tracking begins, `HOOKS` while the first chain comes or the last one goes. The lists of chains
+//! are leaves, and are not held while chains run. The queue of deferred actions is a leaf.
 //!
 //! # Bounds
 //!

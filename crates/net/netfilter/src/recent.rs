@@ -3,8 +3,8 @@
 //! Lock order: the names, then a list. Lists, addresses and moments are bounded by the constants.
 
 use account::{Account, Charge};
+use lock_order::Mutex;
 use netstack::time::Instant;
-use parking_lot::Mutex;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;

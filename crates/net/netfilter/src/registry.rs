@@ -6,10 +6,10 @@ use crate::packet::{Family, Packet};
 use crate::state::FilterState;
 use crate::{nat, track};
 use account::Account;
+use lock_order::{Mutex, RwLock, rank};
 use netstack::Stack;
 use netstack::hooks::{Answers, Hooked, Hooks, Point, Verdict};
 use netstack::time::Instant;
-use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,10 +27,10 @@ pub struct Netfilter {
     lists: RwLock<Arc<Lists>>,
     nat: Arc<NatChains>,
     /// Registrations; the filter is in the stack while there are any.
-    installed: Mutex<usize>,
+    installed: Mutex<usize, { rank::HOOKS }>,
     /// Tracking and translation (IPv4, IPv6) while they are in use.
-    tracking: Mutex<Weak<Internal>>,
-    translating: Mutex<[Weak<Internal>; 2]>,
+    tracking: Mutex<Weak<Internal>, { rank::CONNTRACK_USE }>,
+    translating: Mutex<[Weak<Internal>; 2], { rank::NAT_USE }>,
     log: OnceLock<Arc<dyn Log>>,
 }
 

@@ -7,7 +7,7 @@ use crate::action::{Action, MAX_WAITING};
 use crate::recent;
 use account::Account;
 use conntrack::Table;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};

@@ -6,7 +6,7 @@
 //!
 //! Checkpoint: a `Buf` is its bytes; blocks and pools are not kept.
 
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};

@@ -27,16 +27,11 @@
 //! which processes the inbox with nothing locked (`device::inbox`). Input ([`Stack::receive`]) and timers ([`Stack::run_timers`]) end
 //! the same way.
 //!
-//! # Locks, outermost first
+//! # Locks
 //!
-//! 1. a listener, then the connection that it makes; or one connection
-//! 2. a receive queue, then the name of its sender
-//! 3. ports and socket tables, in shards
-//! 4. interfaces, routes, neighbours, path MTUs: read-write locks, written by changes only
-//! 5. leaves: a shard of an inbox, timer shard, buffer pool, fragments, limiter, device queue
-//!
-//! Unrelated connections share only read locks and sharded leaves on send, receive and poll. A datagram socket's configuration is
-//! taken at 1, its queue at 2, never both at once.
+//! Their order is that of `lock_order::rank`, from `RAW_SOCKETS` on: sockets, receive queues, packet sockets, the tables of the network
+//! layer, interfaces. Leaves are the tables of sockets and the shards of timers, in shards, and the pools of buffers. Unrelated
+//! connections share only read locks and sharded leaves on send, receive and poll.
 //!
 //! # Bounds
 //!

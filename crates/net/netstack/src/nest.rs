@@ -5,7 +5,7 @@
 //! of a veth pair is not below: its frames go through a queue. One lock, a leaf.
 
 use abi::Errno;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! go when memory is scarce, and the bytes have a bound. The lock is a leaf.
 
 use crate::time::Instant;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! stale entry behind. The lock of a shard is a leaf.
 
 use crate::time::Instant;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Shards; unrelated connections rarely share one.

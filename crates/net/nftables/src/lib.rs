@@ -15,8 +15,9 @@
 //!
 //! # Locks
 //!
-//! Batches come one after another (`Nftables::control`, which is outside netfilter's own locks). Packets read the rules without a
-//! lock, while a batch works on a copy. The elements of sets, and the buckets of limits, have leaf locks.
+//! Batches come one after another (`Nftables::control`, rank `NFT_COMMIT`). Packets read the rules without a
+//! lock, while a batch works on a copy. The elements of sets have the rank `NFT_SET`; the buckets of
+//! limits are leaves.
 //!
 //! # Bounds
 //!
@@ -56,10 +57,10 @@ use api::get::Get;
 use arc_swap::ArcSwap;
 use budget::Budget;
 use hooks::Hooks;
+use lock_order::{Mutex, rank};
 use message::Reply;
 use model::Ruleset;
 use netfilter::Netfilter;
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Longest name of a table, chain, set or object, with its NUL (`NFT_NAME_MAXLEN`).
@@ -118,7 +119,7 @@ pub struct Nftables {
     netfilter: Arc<Netfilter>,
     budget: Arc<Budget>,
     live: Arc<ArcSwap<Ruleset>>,
-    control: Mutex<Control>,
+    control: Mutex<Control, { rank::NFT_COMMIT }>,
 }
 
 /// What batches share.

@@ -3,13 +3,13 @@
 //! A table exists from the first request for it on, as with Linux's modules. Its chains are at their points while it
 //! has rules or a policy that drops.
 //!
-//! Lock order: the tables of a family, then those of `netfilter`. A checkpoint keeps the blocks that programs passed, with counters.
+//! Lock ranks: `XT_TABLES`, and `XT_RULES` while packets pass the rules of a table. A checkpoint keeps the blocks that programs passed, with counters.
 
 use crate::layout::{ERROR, INFO, NAME, PART, Replace, STANDARD, layout};
 use crate::ruleset::{POINTS, Ruleset};
 use abi::Errno;
+use lock_order::{Mutex, RwLock, rank};
 use netfilter::{Chain, Family, Netfilter, Packet, Point, Registration, Verdict, priority};
-use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn nat_priority(point: Point) -> i32 {
 }
 
 /// The rules of a table at its points; replaced in one step.
-struct Running(RwLock<Arc<Ruleset>>);
+struct Running(RwLock<Arc<Ruleset>, { rank::XT_RULES }>);
 
 impl Chain for Running {
     fn run(&self, packet: &mut Packet<'_>) -> Verdict {
@@ -58,7 +58,7 @@ struct Table {
 /// The tables of a network namespace.
 pub struct Tables {
     netfilter: Arc<Netfilter>,
-    families: [Mutex<Vec<Table>>; 2],
+    families: [Mutex<Vec<Table>, { rank::XT_TABLES }>; 2],
 }
 
 impl Tables {

@@ -73,6 +73,8 @@ impl Facts {
             &c.tx_dropped,
             &c.multicast,
         ];
+        let alias = iface.shown.alias.read().clone();
+        let other_names = iface.shown.other_names.read().clone();
         Facts {
             flags: flags | iface.shown.flags.load(Ordering::Relaxed),
             kind: about.kind,
@@ -85,8 +87,8 @@ impl Facts {
             queue_len: iface.shown.queue_len.load(Ordering::Relaxed),
             queued: iface.fifo().is_some(),
             group: iface.shown.group.load(Ordering::Relaxed),
-            alias: iface.shown.alias.read().clone(),
-            other_names: iface.shown.other_names.read().clone(),
+            alias,
+            other_names,
             tap: iface.kind == Kind::Ethernet,
             bridge: about.bridge,
             stats: stats.map(|counter| counter.get()),

@@ -114,7 +114,7 @@ impl Handles {
             }
         };
         drop(table);
-        dentry.handled.store(true, Ordering::Relaxed);
+        dentry.keep_for_handle();
         // A name that a handle no longer leads to may leave the cache.
         if let Some(d) = old.and_then(|o| o.dentry.upgrade()).filter(|d| !Arc::ptr_eq(d, dentry)) {
             d.handled.store(false, Ordering::Relaxed);

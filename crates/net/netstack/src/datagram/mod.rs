@@ -26,7 +26,7 @@ use crate::ports::{Binding, is_any, plain};
 use crate::time::Instant;
 use abi::Errno;
 use groups::Membership;
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock, rank};
 use queue::Queue;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -60,7 +60,7 @@ pub(crate) struct Datagrams {
     pub(crate) udp_lite: table::Table<DatagramSocket>,
     pub(crate) ping: table::Table<DatagramSocket>,
     pub(crate) ping6: table::Table<DatagramSocket>,
-    pub(crate) raw: RwLock<Vec<Arc<DatagramSocket>>>,
+    pub(crate) raw: RwLock<Vec<Arc<DatagramSocket>>, { rank::RAW_SOCKETS }>,
 }
 
 impl Datagrams {
@@ -86,9 +86,9 @@ pub struct DatagramSocket {
     /// True for a socket of family AF_INET6.
     v6: AtomicBool,
     protocol: Protocol,
-    inner: Mutex<Inner>,
-    queue: Mutex<Queue>,
-    filter: RwLock<Option<Arc<dyn Filter>>>,
+    inner: Mutex<Inner, { rank::SOCKET }>,
+    queue: Mutex<Queue, { rank::RECEIVE_QUEUE }>,
+    filter: RwLock<Option<Arc<dyn Filter>>, { rank::SOCKET_PROGRAM }>,
     filtered: AtomicBool,
     notify: Notifier,
 }

@@ -18,7 +18,7 @@ use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
 use crate::wire::udp::Udp;
 use abi::Errno;
-use parking_lot::MutexGuard;
+use lock_order::{MutexGuard, rank};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -131,7 +131,7 @@ impl DatagramSocket {
     /// Sends a datagram, gives the lock back, and does what follows.
     fn send_and_unlock(
         self: &Arc<Self>,
-        mut inner: MutexGuard<'_, Inner>,
+        mut inner: MutexGuard<'_, Inner, { rank::SOCKET }>,
         now: Instant,
         data: &[u8],
         to: SocketAddr,
@@ -149,7 +149,7 @@ impl DatagramSocket {
 
     fn cork(
         self: &Arc<Self>,
-        mut inner: MutexGuard<'_, Inner>,
+        mut inner: MutexGuard<'_, Inner, { rank::SOCKET }>,
         now: Instant,
         data: &[u8],
         to: SocketAddr,

@@ -3,7 +3,7 @@
 use crate::keys::Keys;
 use crate::ports::{Binding, candidates, plain, score};
 use abi::Errno;
-use parking_lot::RwLock;
+use lock_order::RwLock;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! A queue in shards: one thread at a time works on a shard, and a flow stays in its shard, so its order is kept.
 //!
-//! Bounds: entries and bytes of each shard. The bytes count for a [`Memory`]. The lock of a shard is a leaf; nothing is locked while an
-//! entry is processed. A checkpoint is taken when the queue is empty.
+//! Bounds: entries and bytes of each shard. The bytes count for a [`Memory`]. The lock of a shard has the rank
+//! `FRAMES`; nothing is locked while an entry is processed. A checkpoint is taken when the queue is empty.
 
 use crate::memory::{Charge, Memory};
-use parking_lot::Mutex;
+use lock_order::{Mutex, rank};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ struct Queue<T> {
 }
 
 struct Shard<T> {
-    queue: Mutex<Queue<T>>,
+    queue: Mutex<Queue<T>, { rank::FRAMES }>,
     busy: AtomicBool,
     waiting: AtomicUsize,
 }

@@ -4,7 +4,7 @@
 //! capture is a leaf.
 
 use super::iface::Iface;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

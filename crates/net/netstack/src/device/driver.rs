@@ -1,11 +1,12 @@
 //! What drives an interface: a device of the embedder, or one of the kinds that lead to other interfaces of this kernel.
 //!
-//! Generic over the interface `I`: the drivers are the edges of the graph of interfaces. The locks of the edges are leaves.
+//! Generic over the interface `I`: the drivers are the edges of the graph of interfaces. Lock ranks: `BRIDGE_PORTS`,
+//! `LINK_EDGES`; the others are leaves.
 
 use super::bridge::{BridgeSettings, ForwardingTable};
 use crate::frame::Frame;
 use crate::nest::Upon;
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock, rank};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
@@ -130,12 +131,12 @@ impl<I> Pair<I> {
 pub(crate) struct Vlan<I> {
     pub(crate) id: u16,
     pub(crate) lower: RwLock<Weak<I>>,
-    pub(crate) upon: Mutex<Option<Upon>>,
+    pub(crate) upon: Mutex<Option<Upon>, { rank::LINK_EDGES }>,
 }
 
 /// A bridge: the interfaces below it.
 pub(crate) struct Bridge<I> {
-    pub(crate) ports: RwLock<Vec<Arc<I>>>,
+    pub(crate) ports: RwLock<Vec<Arc<I>>, { rank::BRIDGE_PORTS }>,
     pub(crate) settings: RwLock<BridgeSettings>,
     pub(crate) table: Mutex<ForwardingTable>,
     /// The time of the latest input, in nanoseconds; sending knows no time.

@@ -3,14 +3,14 @@
 //! Members have one protocol and interface, which do not change while they are in the group. A group is gone with its last member.
 //! Generic over the member, so that a packet socket can name its group.
 //!
-//! Locks: the list of groups, then a group's members, then a member's own.
+//! Lock ranks: `FANOUTS`, `FANOUT_MEMBERS`; then a member's own.
 
 use super::capture::{ALL, Filter};
 use crate::frame::Frame;
 use crate::wire::eth::{self, Ethernet};
 use crate::wire::proto;
 use abi::Errno;
-use parking_lot::RwLock;
+use lock_order::{RwLock, rank};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,9 +49,9 @@ pub(crate) struct Fanout<M> {
     flags: u8,
     bound: (u16, u32),
     most: u32,
-    members: RwLock<Vec<Arc<M>>>,
+    members: RwLock<Vec<Arc<M>>, { rank::FANOUT_MEMBERS }>,
     next: AtomicU32,
-    program: RwLock<Option<Arc<dyn Filter>>>,
+    program: RwLock<Option<Arc<dyn Filter>>, { rank::SOCKET_PROGRAM }>,
 }
 
 /// What a socket asks for when it joins a group.
@@ -160,7 +160,7 @@ fn flow(frame: &[u8], protocol: u16) -> u32 {
 }
 
 /// The groups of a network namespace.
-pub(crate) struct Fanouts<M>(RwLock<Vec<Arc<Fanout<M>>>>);
+pub(crate) struct Fanouts<M>(RwLock<Vec<Arc<Fanout<M>>>, { rank::FANOUTS }>);
 
 impl<M> Default for Fanouts<M> {
     fn default() -> Fanouts<M> {

@@ -3,7 +3,7 @@
 //! An interface belongs to one network namespace, whose [`Inbox`] it has. Above it are its VLAN interfaces and the bridge that it is a
 //! port of; what is below it is its [`Driver`].
 //!
-//! Locks: all are leaves. Checkpoint: [`Config`], flags, addresses and groups are plain data; the device comes from the host again.
+//! Lock rank: `LINK_EDGES` for what is above; the others are leaves. Checkpoint: [`Config`], flags, addresses and groups are plain data; the device comes from the host again.
 
 use super::bridge::PortSettings;
 use super::driver::{Driver, Features};
@@ -14,7 +14,7 @@ use crate::ifaddr::RouterSolicitation;
 use crate::memory::LinkSlot;
 use crate::nest::Upon;
 use crate::wire::eth::Mac;
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock, rank};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -98,10 +98,10 @@ pub struct Iface {
     /// Frames were sent since the last flush.
     pub(crate) unflushed: AtomicBool,
     /// The bridge's interface, for a port.
-    master: RwLock<Option<(Arc<Iface>, Upon)>>,
+    master: RwLock<Option<(Arc<Iface>, Upon)>, { rank::LINK_EDGES }>,
     port: RwLock<PortSettings>,
     /// VLAN interfaces that stand upon this one, by their numbers. They may be in other namespaces.
-    pub(crate) vlans: RwLock<BTreeMap<u16, Arc<Iface>>>,
+    pub(crate) vlans: RwLock<BTreeMap<u16, Arc<Iface>>, { rank::LINK_EDGES }>,
     pub(crate) conf: Conf,
     /// The MTU for IPv6 that a router told, 0 without one.
     mtu6: AtomicU32,
@@ -371,8 +371,10 @@ impl Iface {
         shown.queue_len.store(own.queue_len.load(Ordering::Relaxed), Ordering::Relaxed);
         shown.group.store(own.group.load(Ordering::Relaxed), Ordering::Relaxed);
         shown.flags.store(own.flags.load(Ordering::Relaxed), Ordering::Relaxed);
-        shown.alias.write().clone_from(&own.alias.read());
-        shown.other_names.write().clone_from(&own.other_names.read());
+        let alias = own.alias.read().clone();
+        *shown.alias.write() = alias;
+        let other_names = own.other_names.read().clone();
+        *shown.other_names.write() = other_names;
         let config = Config { name, kind: self.kind, mac: self.mac(), mtu: self.mtu() };
         let moved = Iface::new(index, config, self.driver.clone(), inbox, Some(slot));
         moved.counters.copy(&self.counters);
@@ -394,7 +396,7 @@ fn rank6(address: &Address, dst: IpAddr, wanted: Scope) -> (bool, bool, i8, bool
 
 impl fmt::Debug for Iface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.index, self.name.read())
+        write!(f, "{}:{}", self.index, *self.name.read())
     }
 }
 

@@ -10,7 +10,7 @@ use super::backlog::Backlog;
 use crate::frame::Frame;
 use crate::memory::Memory;
 use crate::time::Instant;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Frames that one operation processes, in all namespaces that it comes to.

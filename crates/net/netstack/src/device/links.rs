@@ -12,7 +12,7 @@ use crate::memory::Memory;
 use crate::nest::Upon;
 use crate::wire::eth::Mac;
 use abi::Errno;
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock, rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ const MAX_LINKS: usize = 4096;
 
 /// The interfaces of one network namespace.
 pub struct Links {
-    table: RwLock<BTreeMap<u32, Arc<Iface>>>,
+    table: RwLock<BTreeMap<u32, Arc<Iface>>, { rank::LINKS }>,
     next_index: AtomicU32,
     pub(crate) inbox: Arc<Inbox>,
     /// What the queues of all sockets hold; the namespaces of a kernel share it.
@@ -298,7 +298,8 @@ fn placed(link: &Arc<Iface>) {
     match &link.driver {
         Driver::Veth(pair, end) => *pair.0[*end].write() = Arc::downgrade(link),
         Driver::Vlan(vlan) => {
-            if let Some(lower) = vlan.lower.read().upgrade() {
+            let lower = vlan.lower.read().upgrade();
+            if let Some(lower) = lower {
                 lower.vlans.write().insert(vlan.id, link.clone());
             }
         }
@@ -321,7 +322,8 @@ pub(crate) fn moved(from: &Iface, to: &Arc<Iface>) {
 /// An interface is removed: it stands upon no other any more.
 pub(crate) fn removed(link: &Iface) {
     if let Driver::Vlan(vlan) = &link.driver {
-        if let Some(lower) = vlan.lower.read().upgrade() {
+        let lower = vlan.lower.read().upgrade();
+        if let Some(lower) = lower {
             lower.vlans.write().remove(&vlan.id);
         }
         *vlan.upon.lock() = None;

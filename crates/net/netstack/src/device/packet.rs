@@ -1,6 +1,6 @@
 //! Packet sockets (packet(7)): frames of an interface, in both directions. [`Taps`] shows frames to them, and to a capture.
 //!
-//! Locks: the lists of [`Taps`], then a socket's own. A checkpoint keeps what a socket is bound to, its filter and its queue.
+//! Lock ranks: `PACKET_SOCKETS`, `PACKET_SOCKET`. A checkpoint keeps what a socket is bound to, its filter and its queue.
 
 use super::capture::{ALL, Capture, CapturedFrame, Filter, Observer, PacketType, Watch, Watchers};
 use super::fanout::{Choice, Fanout, FanoutRequest, Fanouts};
@@ -15,7 +15,7 @@ use crate::time::Instant;
 use crate::truesize;
 use crate::wire::eth::{self, Ethernet, Mac};
 use abi::Errno;
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock, rank};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct PacketSocket {
     upper: Arc<Upper>,
     /// `SOCK_DGRAM`: without link headers.
     cooked: bool,
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner, { rank::PACKET_SOCKET }>,
     /// The group that it shares frames with.
     pub(crate) fanout: RwLock<Option<Arc<Fanout<PacketSocket>>>>,
     notify: Notifier,
@@ -328,7 +328,7 @@ impl PacketSocket {
 pub(crate) struct Taps {
     /// What wants to see every packet.
     pub(crate) watchers: Arc<Watchers>,
-    sockets: RwLock<Vec<Arc<PacketSocket>>>,
+    sockets: RwLock<Vec<Arc<PacketSocket>>, { rank::PACKET_SOCKETS }>,
     fanouts: Fanouts<PacketSocket>,
     capture: RwLock<Option<Arc<Capture>>>,
     /// Packet sockets and captures; none is the usual case.

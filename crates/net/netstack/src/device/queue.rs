@@ -1,9 +1,9 @@
-//! The queue of a TUN or TAP device: what the stack sends waits for a reader. One lock, a leaf.
+//! The queue of a TUN or TAP device: what the stack sends waits for a reader. Lock rank: `FRAMES`.
 
 use super::driver::{About, Device, Features};
 use crate::frame::Frame;
 use crate::notify::{Events, Notifier};
-use parking_lot::Mutex;
+use lock_order::{Mutex, rank};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const QUEUE_FRAMES: usize = 500;
 /// The device behind a TUN or TAP file: what the stack sends waits for a reader. What a writer writes goes to
 /// [`crate::Stack::receive`].
 pub struct QueueDevice {
-    queue: Mutex<VecDeque<Frame>>,
+    queue: Mutex<VecDeque<Frame>, { rank::FRAMES }>,
     features: Features,
     notify: Notifier,
 }

@@ -9,7 +9,7 @@ use crate::device::capture::{Watch, Watchers};
 use crate::device::iface::{Iface, LOOPBACK};
 use crate::frame::{Frame, finish_checksum};
 use crate::time::Instant;
-use parking_lot::RwLock;
+use lock_order::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,7 @@
 //! [`Network`]: the network layer of one network namespace, and the changes of its tables.
 //!
-//! Locks, outermost first: routes, neighbours, path MTUs (read-write locks that changes alone write); then the leaves: fragments,
-//! the limiter of ICMP errors, next deadlines, timers, and those of the device layer.
+//! Lock ranks: `ROUTES`, `NEIGHBOURS`, `PATH_MTUS` (read-write locks that changes alone write), `ROUTE_EXPIRY`, `ADDRESS_TIMER`,
+//! `FRAGMENTS`; the limiter of ICMP errors is a leaf.
 
 use super::change::How;
 use super::filter::Filter;
@@ -30,7 +30,7 @@ use crate::spare::PERIOD;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
 use crate::timer::TimerId;
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock, rank};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -56,9 +56,9 @@ pub struct Network {
     pub(crate) taps: Arc<Taps>,
     pub(crate) tables: Tables,
     pub(crate) filter: Filter,
-    pub(crate) neighbours: RwLock<Neighbours>,
-    pub(crate) pmtus: RwLock<PathMtus>,
-    pub(crate) reassembly: Mutex<Reassembly>,
+    pub(crate) neighbours: RwLock<Neighbours, { rank::NEIGHBOURS }>,
+    pub(crate) pmtus: RwLock<PathMtus, { rank::PATH_MTUS }>,
+    pub(crate) reassembly: Mutex<Reassembly, { rank::FRAGMENTS }>,
     pub(crate) limiter: Mutex<Limiter>,
     idents: AtomicU32,
     monitor: OnceLock<Arc<dyn Monitor>>,
@@ -67,9 +67,9 @@ pub struct Network {
     neighbour_timer: TimerId,
     address_timer: TimerId,
     /// When the timer of addresses is due.
-    pub(crate) next_address: Mutex<Option<Instant>>,
+    pub(crate) next_address: Mutex<Option<Instant>, { rank::ADDRESS_TIMER }>,
     /// When the next route ends by itself.
-    pub(crate) next_route: Mutex<Option<Instant>>,
+    pub(crate) next_route: Mutex<Option<Instant>, { rank::ROUTE_EXPIRY }>,
     reassembly_timer: TimerId,
     backlog_timer: TimerId,
     spare_timer: TimerId,

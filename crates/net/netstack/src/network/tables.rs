@@ -1,16 +1,16 @@
 //! What packet filters may read of a stack while they look at a packet: routes and interfaces.
 //!
-//! Locks: the routes, a read-write lock that changes alone write; then the leaves of the device layer.
+//! Lock rank: `ROUTES`, a read-write lock that changes alone write.
 
 use super::route::Routes;
 use crate::device::iface::Iface;
 use crate::device::links::Links;
-use parking_lot::RwLock;
+use lock_order::{RwLock, rank};
 use std::sync::Arc;
 
 /// Routes and interfaces of a network namespace.
 pub struct Tables {
-    pub(crate) routes: RwLock<Routes>,
+    pub(crate) routes: RwLock<Routes, { rank::ROUTES }>,
     pub(crate) links: Arc<Links>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::conn::{Conn, State};
 use super::rx::RxQueue;
-use super::socket::{Inner, TcpSocket};
+use super::socket::{Inner, InnerGuard, TcpSocket};
 use super::table::count;
 use crate::notify::Events;
 use crate::ring::Ring;
@@ -65,7 +65,7 @@ impl TcpSocket {
         self.finish(now);
     }
 
-    fn stop_listening(&self, mut inner: parking_lot::MutexGuard<'_, Inner>, now: Instant) {
+    fn stop_listening(&self, mut inner: InnerGuard<'_>, now: Instant) {
         let Some(mut listener) = inner.listener.take() else { return };
         inner.conn.state = State::Closed;
         let binding = inner.binding;

@@ -6,7 +6,7 @@
 use super::table::Tuple;
 use crate::wire::tcp::Cookie;
 use abi::Errno;
-use parking_lot::RwLock;
+use lock_order::RwLock;
 use siphasher::sip::SipHasher24;
 use std::fmt;
 use std::hash::Hasher;

@@ -2,7 +2,7 @@
 
 use super::conn::State;
 use super::pieces::SendFlags;
-use super::socket::{Inner, TcpSocket};
+use super::socket::{Inner, QueueGuard, TcpSocket};
 use crate::notify::Events;
 use crate::time::Instant;
 use abi::Errno;
@@ -131,7 +131,7 @@ impl TcpSocket {
     }
 
     /// Tells the sender of the room that a read has made.
-    fn after_read(&self, now: Instant, queue: parking_lot::MutexGuard<'_, super::rx::RxQueue>) {
+    fn after_read(&self, now: Instant, queue: QueueGuard<'_>) {
         if queue.direct {
             let waits = queue.sender_waits;
             drop(queue);

@@ -328,10 +328,12 @@ impl TcpSocket {
         table.insert(tuple, &me).then_some(Some(start))
     }
 
+    // The listener is locked while its child is.
+
     /// A connection of a listener.
     pub(super) fn child(&self, inner: &Inner, tuple: Tuple, path: Path) -> Arc<TcpSocket> {
         let child = TcpSocket::with_options(&self.stack, self.is_v6(), inner.conn.options.clone());
-        let mut own = child.inner.lock();
+        let mut own = child.inner.lock_nested();
         own.conn.options.ip.inode = 0;
         own.conn.ts_offset = self.stack.net.keys.timestamp_offset(tuple.0, tuple.1);
         let sizes = sizes(&path);
@@ -343,17 +345,17 @@ impl TcpSocket {
     }
 
     pub(super) fn start_child(&self, now: Instant, syn: &Segment, iss: Seq, ecn: bool) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.inner.lock_nested();
         self.run(&mut inner, now, |conn, cx| conn.accept(cx, syn, iss, ecn));
     }
 
     pub(super) fn start_fast(&self, arrival: &Arrival<'_>, iss: Seq, offer: Option<Cookie>) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.inner.lock_nested();
         inner.conn.fast_open.cookie = offer;
         self.run(&mut inner, arrival.now, |conn, cx| conn.accept_fast(cx, arrival.seg, iss, arrival.data));
     }
 
     pub(super) fn sample(&self, rtt: Duration, now: Instant) {
-        self.inner.lock().conn.rtt.sample(rtt, now);
+        self.inner.lock_nested().conn.rtt.sample(rtt, now);
     }
 }

@@ -26,7 +26,7 @@ use crate::timer::TimerId;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
 use abi::Errno;
-use parking_lot::Mutex;
+use lock_order::{Mutex, MutexGuard, rank};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,14 +74,19 @@ pub struct TcpSocket {
     /// True for a socket of family AF_INET6.
     v6: AtomicBool,
     pub(super) notify: OnceLock<Notifier>,
-    pub(super) inner: Mutex<Inner>,
+    pub(super) inner: Mutex<Inner, { rank::SOCKET }>,
     pub(super) rx: Arc<Receiver>,
     pub(super) me: Weak<TcpSocket>,
 }
 
+/// Holds the lock of a connection.
+pub(super) type InnerGuard<'a> = MutexGuard<'a, Inner, { rank::SOCKET }>;
+/// Holds the lock of a receive queue.
+pub(super) type QueueGuard<'a> = MutexGuard<'a, RxQueue, { rank::RECEIVE_QUEUE }>;
+
 /// The receive queue with what a sender of the same stack needs.
 pub(super) struct Receiver {
-    pub(super) queue: Mutex<RxQueue>,
+    pub(super) queue: Mutex<RxQueue, { rank::RECEIVE_QUEUE }>,
     /// The socket that fills the queue directly.
     pub(super) sender: Mutex<Weak<TcpSocket>>,
 }

@@ -8,7 +8,7 @@ use crate::keys::Keys;
 use crate::ports::{Binding, candidates, score};
 use crate::wire::tcp::Cookie;
 use abi::Errno;
-use parking_lot::{Mutex, RwLock};
+use lock_order::{Mutex, RwLock};
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

@@ -5,7 +5,7 @@ use crate::expression::{Expr, Flow, Run};
 use crate::model::Table;
 use crate::scope::Scope;
 use abi::Errno;
-use parking_lot::Mutex;
+use lock_order::Mutex;
 
 const RATE: u16 = 1;
 const UNIT: u16 = 2;

@@ -3,7 +3,7 @@
 use crate::set::element::Element;
 use crate::set::{Set, flag};
 use abi::Errno;
-use parking_lot::RwLock;
+use lock_order::{RwLock, rank};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,13 +11,13 @@ use std::sync::{Arc, Weak};
 /// Milliseconds between two walks for expired elements.
 const PAUSE: u64 = 1000;
 
-/// Elements. Lock rank: leaf.
+/// Elements. Lock rank: `NFT_SET`.
 pub(crate) struct Contents {
     /// The batch that made this copy.
     pub batch: u64,
     /// When packets may look for expired elements again, in milliseconds.
     due: AtomicU64,
-    inner: RwLock<Inner>,
+    inner: RwLock<Inner, { rank::NFT_SET }>,
 }
 
 struct Inner {
@@ -140,7 +140,7 @@ impl Contents {
         if matches!(result, Insert::Done)
             && let Some(copy) = inner.successor.upgrade()
         {
-            copy.inner.write().store.insert(element, max);
+            copy.inner.write_nested().store.insert(element, max);
         }
         result
     }
@@ -153,7 +153,7 @@ impl Contents {
         }
         inner.store.remove(element);
         if let Some(copy) = inner.successor.upgrade() {
-            copy.inner.write().store.remove(element);
+            copy.inner.write_nested().store.remove(element);
         }
     }
 

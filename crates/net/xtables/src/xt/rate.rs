@@ -3,9 +3,9 @@
 use super::data::Data;
 use super::{Context, Match, when};
 use abi::Errno;
+use lock_order::Mutex;
 use netfilter::Packet;
 use netstack::time::Instant;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Units of an average: packets times this per second.
