@@ -8,7 +8,6 @@ use abi::{Errno, Result};
 use cgroup::{Cgroup, Owner};
 use lock_order::Mutex;
 use nsproxy::CgroupNamespace;
-use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use task::Kernel;
@@ -64,9 +63,6 @@ impl FileSystem for CgroupFs {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -92,19 +88,6 @@ impl Inode for Node {
         self.group.set_owner(self.file.map_or("", |file| file.name), owner);
         Ok(())
     }
-    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        if self.file.is_some() {
-            return Err(Errno::ENOTDIR);
-        }
-        if self.group.is_removed() {
-            return Err(Errno::ENOENT);
-        }
-        if let Some(file) = FILES.iter().find(|f| f.name.as_bytes() == name && f.is_in(&self.group)) {
-            return Ok(self.fs.node(&self.group, Some(file))?);
-        }
-        let child = self.group.child(name).ok_or(Errno::ENOENT)?;
-        Ok(self.fs.node(&child, None)?)
-    }
     fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         let me = self.fs.node(&self.group, self.file)?;
         let Some(file) = self.file else { return Ok(Arc::new(DirOps(me))) };
@@ -120,6 +103,19 @@ impl Inode for Node {
 }
 
 impl DirInode for Node {
+    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if self.file.is_some() {
+            return Err(Errno::ENOTDIR);
+        }
+        if self.group.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        if let Some(file) = FILES.iter().find(|f| f.name.as_bytes() == name && f.is_in(&self.group)) {
+            return Ok(self.fs.node(&self.group, Some(file))?);
+        }
+        let child = self.group.child(name).ok_or(Errno::ENOENT)?;
+        Ok(self.fs.node(&child, None)?)
+    }
     fn create(
         &self,
         _cx: &dyn Caller,

@@ -3,7 +3,7 @@
 use crate::fs::{ErofsFs, Loaded, Reading};
 use crate::image::Inode as OnDisk;
 use crate::pages::Pages;
-use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs, makedev};
+use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, makedev};
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE, Result};
 use lock_order::Mutex;
@@ -69,9 +69,6 @@ fn device(raw: u32) -> u64 {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -102,18 +99,8 @@ impl Inode for Node {
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
     }
-    fn statfs(&self, _cx: &dyn Caller) -> Result<StatFs> {
-        self.fs.statfs()
-    }
     fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {
         Err(Errno::EROFS)
-    }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        if !self.is(S_IFDIR) {
-            return Err(Errno::ENOTDIR);
-        }
-        let nid = self.fs.sb.find(&Reading(&self.fs.image, cx), &self.inode, name)?;
-        Ok(self.fs.node(cx, nid)?)
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         let node = self.me.upgrade().ok_or(Errno::EIO)?;
@@ -132,13 +119,18 @@ impl Inode for Node {
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
         Some(self)
     }
-    fn as_acls(&self) -> Option<&dyn AclInode> {
-        self.fs.options.acl.then_some(self)
-    }
 }
 
 /// Nothing can be changed, as the instance is read-only.
-impl DirInode for Node {}
+impl DirInode for Node {
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if !self.is(S_IFDIR) {
+            return Err(Errno::ENOTDIR);
+        }
+        let nid = self.fs.sb.find(&Reading(&self.fs.image, cx), &self.inode, name)?;
+        Ok(self.fs.node(cx, nid)?)
+    }
+}
 
 impl LinkInode for Node {
     fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
@@ -147,6 +139,9 @@ impl LinkInode for Node {
 }
 
 impl XattrInode for Node {
+    fn as_acls(&self) -> Option<&dyn AclInode> {
+        self.fs.options.acl.then_some(self)
+    }
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         if !self.shows(name) {
             return Err(Errno::EOPNOTSUPP);

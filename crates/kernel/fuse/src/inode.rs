@@ -10,18 +10,17 @@ use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
 use abi::{Errno, Result};
 use rights::mode::MAY_EXEC;
 use rights::{Credentials, Perm};
-use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
-use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, TimeSet, XattrInode};
+use vfs::{
+    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, PermissionInode, ServedInode, SetAttr,
+    TimeSet, XattrInode,
+};
 
 /// Longest text of a symbolic link, and its NUL.
 const LINK_MAX: usize = 4096;
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -40,67 +39,6 @@ impl Inode for Node {
     }
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
-    }
-    fn refresh(&self, cx: &dyn Caller) -> Result<()> {
-        self.admitted(cx)?;
-        self.update(cx)
-    }
-    fn refresh_access(&self, cx: &dyn Caller) -> Result<()> {
-        let t = &self.fs.conn.terms;
-        if !(t.default_permissions || self.kind == S_IFREG) || self.admitted(cx).is_err() {
-            return Ok(());
-        }
-        self.update(cx)
-    }
-    fn judges(&self, creds: &Credentials, mask: u32) -> Option<Result<()>> {
-        if !self.fs.conn.admits(creds) {
-            return Some(Err(Errno::EACCES));
-        }
-        if self.fs.conn.terms.default_permissions {
-            return None;
-        }
-        let runs = mask & MAY_EXEC != 0 && self.kind == S_IFREG;
-        let denied = runs && self.known.lock().attr.mode & 0o111 == 0;
-        Some(if denied { Err(Errno::EACCES) } else { Ok(()) })
-    }
-    fn judges_changes(&self) -> bool {
-        !self.fs.conn.terms.default_permissions
-    }
-    fn keeps_umask(&self) -> bool {
-        self.fs.conn.agreed().flags & init::DONT_MASK != 0
-    }
-    fn ask_access(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
-        let conn = &self.fs.conn;
-        if conn.terms.default_permissions || conn.lacks(op::ACCESS) {
-            return Ok(());
-        }
-        let body = wire::AccessIn { mask: mask & 7, padding: 0 };
-        match self.call(cx, Call::new(op::ACCESS, self.nodeid, &body, Room::NONE)) {
-            Err(Errno::ENOSYS) => {
-                conn.set_lacks(op::ACCESS);
-                Ok(())
-            }
-            done => done.map(drop),
-        }
-    }
-    fn statfs(&self, cx: &dyn Caller) -> Result<StatFs> {
-        if self.admitted(cx).is_err() {
-            return self.fs.statfs();
-        }
-        let answer = self.call(cx, self.bare(op::STATFS, Room::of::<wire::StatfsOut>()))?;
-        let (s, _) = wire::decode::<wire::StatfsOut>(&answer)?;
-        Ok(StatFs {
-            f_type: fs::MAGIC,
-            f_bsize: s.bsize.into(),
-            f_blocks: s.blocks,
-            f_bfree: s.bfree,
-            f_bavail: s.bavail,
-            f_files: s.files,
-            f_ffree: s.ffree,
-            f_namelen: s.namelen.into(),
-            f_frsize: s.frsize.into(),
-            ..StatFs::default()
-        })
     }
     fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.admitted(cx)?;
@@ -141,25 +79,6 @@ impl Inode for Node {
         }
         Ok(())
     }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        if self.kind != S_IFDIR {
-            return Err(Errno::ENOTDIR);
-        }
-        self.live()?;
-        if let Some(kept) = self.fs.kept(self.nodeid, name) {
-            return Ok(kept.ok_or(Errno::ENOENT)?);
-        }
-        let answer = self.call(cx, self.bare(op::LOOKUP, Room::of::<EntryOut>()).name(name));
-        let answer = answer.inspect_err(|_| drop(self.fs.forget_name(self.nodeid, name)))?;
-        let (entry, _) = wire::decode::<EntryOut>(&answer)?;
-        if entry.nodeid == 0 {
-            self.fs.keep(self.nodeid, name, None, &entry);
-            return Err(Errno::ENOENT);
-        }
-        let node = self.fs.node(&entry)?;
-        self.fs.keep(self.nodeid, name, Some(node.clone()), &entry);
-        Ok(node)
-    }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         self.live()?;
         let node = self.me.upgrade().ok_or(Errno::EIO)?;
@@ -179,6 +98,76 @@ impl Inode for Node {
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
         Some(self)
     }
+    fn as_permission(&self) -> Option<&dyn PermissionInode> {
+        Some(self)
+    }
+    fn as_served(&self) -> Option<&dyn ServedInode> {
+        Some(self)
+    }
+}
+
+impl PermissionInode for Node {
+    fn judges(&self, creds: &Credentials, mask: u32) -> Option<Result<()>> {
+        if !self.fs.conn.admits(creds) {
+            return Some(Err(Errno::EACCES));
+        }
+        if self.fs.conn.terms.default_permissions {
+            return None;
+        }
+        let runs = mask & MAY_EXEC != 0 && self.kind == S_IFREG;
+        let denied = runs && self.known.lock().attr.mode & 0o111 == 0;
+        Some(if denied { Err(Errno::EACCES) } else { Ok(()) })
+    }
+    fn refresh_access(&self, cx: &dyn Caller) -> Result<()> {
+        let t = &self.fs.conn.terms;
+        if !(t.default_permissions || self.kind == S_IFREG) || self.admitted(cx).is_err() {
+            return Ok(());
+        }
+        self.update(cx)
+    }
+    fn ask_access(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
+        let conn = &self.fs.conn;
+        if conn.terms.default_permissions || conn.lacks(op::ACCESS) {
+            return Ok(());
+        }
+        let body = wire::AccessIn { mask: mask & 7, padding: 0 };
+        match self.call(cx, Call::new(op::ACCESS, self.nodeid, &body, Room::NONE)) {
+            Err(Errno::ENOSYS) => {
+                conn.set_lacks(op::ACCESS);
+                Ok(())
+            }
+            done => done.map(drop),
+        }
+    }
+    fn judges_changes(&self) -> bool {
+        !self.fs.conn.terms.default_permissions
+    }
+}
+
+impl ServedInode for Node {
+    fn refresh(&self, cx: &dyn Caller) -> Result<()> {
+        self.admitted(cx)?;
+        self.update(cx)
+    }
+    fn statfs(&self, cx: &dyn Caller) -> Result<StatFs> {
+        if self.admitted(cx).is_err() {
+            return self.fs.statfs();
+        }
+        let answer = self.call(cx, self.bare(op::STATFS, Room::of::<wire::StatfsOut>()))?;
+        let (s, _) = wire::decode::<wire::StatfsOut>(&answer)?;
+        Ok(StatFs {
+            f_type: fs::MAGIC,
+            f_bsize: s.bsize.into(),
+            f_blocks: s.blocks,
+            f_bfree: s.bfree,
+            f_bavail: s.bavail,
+            f_files: s.files,
+            f_ffree: s.ffree,
+            f_namelen: s.namelen.into(),
+            f_frsize: s.frsize.into(),
+            ..StatFs::default()
+        })
+    }
 }
 
 impl LinkInode for Node {
@@ -194,6 +183,28 @@ impl LinkInode for Node {
 }
 
 impl DirInode for Node {
+    fn keeps_umask(&self) -> bool {
+        self.fs.conn.agreed().flags & init::DONT_MASK != 0
+    }
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if self.kind != S_IFDIR {
+            return Err(Errno::ENOTDIR);
+        }
+        self.live()?;
+        if let Some(kept) = self.fs.kept(self.nodeid, name) {
+            return Ok(kept.ok_or(Errno::ENOENT)?);
+        }
+        let answer = self.call(cx, self.bare(op::LOOKUP, Room::of::<EntryOut>()).name(name));
+        let answer = answer.inspect_err(|_| drop(self.fs.forget_name(self.nodeid, name)))?;
+        let (entry, _) = wire::decode::<EntryOut>(&answer)?;
+        if entry.nodeid == 0 {
+            self.fs.keep(self.nodeid, name, None, &entry);
+            return Err(Errno::ENOENT);
+        }
+        let node = self.fs.node(&entry)?;
+        self.fs.keep(self.nodeid, name, Some(node.clone()), &entry);
+        Ok(node)
+    }
     fn create(
         &self,
         cx: &dyn Caller,

@@ -3,10 +3,10 @@
 //! A daemon opens the device, mounts a file system with its descriptor, and from then on reads requests and writes
 //! answers. The daemon is a program of the sandbox and is not trusted. [`wire`] checks each byte of an answer.
 //! [`conn`](mod@conn) keeps every wait for the daemon killable and every queue bounded. The mounter's identity limits
-//! what the daemon may do to processes of others ([`vfs::Inode::judges`]).
+//! what the daemon may do to processes of others ([`vfs::PermissionInode::judges`]).
 //!
 //! [`vfs::Inode::attr`] returns the last known attributes. It never waits, so it may be called with any lock held.
-//! [`vfs::Inode::refresh`] asks the daemon. While the daemon answers, only these locks may be held: those of
+//! [`vfs::ServedInode::refresh`] asks the daemon. While the daemon answers, only these locks may be held: those of
 //! directories of this file system, the lock of its own renames (a caller that is killed waits for neither), and the
 //! position of an open file.
 //!

@@ -292,9 +292,6 @@ fn fs_of(w: &Weak<Mqueues>) -> Arc<dyn FileSystem> {
 }
 
 impl Inode for Root {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         fs_of(&self.0)
     }
@@ -308,11 +305,6 @@ impl Inode for Root {
         set.apply(&mut self.all()?.dir.lock().attr, now());
         Ok(())
     }
-    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        let all = self.all()?;
-        let q = all.dir.lock().queues.get(name).cloned().ok_or(Errno::ENOENT)?;
-        Ok(all.node(q, name))
-    }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         Ok(Arc::new(RootFile(self.all()?)))
     }
@@ -322,6 +314,11 @@ impl Inode for Root {
 }
 
 impl DirInode for Root {
+    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        let all = self.all()?;
+        let q = all.dir.lock().queues.get(name).cloned().ok_or(Errno::ENOENT)?;
+        Ok(all.node(q, name))
+    }
     fn create(
         &self,
         cx: &dyn Caller,
@@ -398,9 +395,6 @@ struct Node {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         fs_of(&self.fs)
     }

@@ -1,6 +1,5 @@
 //! Opening files. See open(2), openat2(2).
 
-use crate::anon::AnonInode;
 use crate::dir::Newborn;
 use crate::lookup::{Last, Lookup, Parent, Start};
 use crate::walk::{self, Entry, Walker};
@@ -430,13 +429,14 @@ fn finish_claiming(
     }
     let inode = p.inode().clone();
     let keep = flags | O_LARGEFILE;
+    let stands_for = inode.open_file().map(|file| file.inode.clone());
     let ops: Arc<dyn FileOps> = match p.kind() {
-        S_IFSOCK if inode.as_any().downcast_ref::<AnonInode>().is_none() => return Err(Errno::ENXIO.into()),
+        S_IFSOCK if stands_for.is_none() => return Err(Errno::ENXIO.into()),
         S_IFBLK => match cx.vfs().devices.open_block(cx, &p, &inode, inode.attr()?.rdev, flags)? {
             Opened::Ops(o) => o,
             Opened::File(f) => return Ok(f),
         },
-        kind @ (S_IFCHR | S_IFIFO) if inode.as_any().downcast_ref::<AnonInode>().is_none() => {
+        kind @ (S_IFCHR | S_IFIFO) if stands_for.is_none() => {
             let outside = if kind == S_IFIFO { inode.open_outside(cx, flags) } else { None };
             let opened = match outside {
                 Some(ops) => Opened::Ops(ops?),
@@ -467,8 +467,8 @@ fn finish_claiming(
         inode.set_attr(cx, &set)?;
         notify::on_path(&p, event::MODIFY);
     }
-    match inode.as_any().downcast_ref::<AnonInode>() {
-        Some(a) => Ok(OpenFile::new(None, a.file.inode.clone(), ops, keep)),
+    match stands_for {
+        Some(inode) => Ok(OpenFile::new(None, inode, ops, keep)),
         None => Ok(OpenFile::at(p, inode, ops, keep, (claim, held), Opener::of(&cx.creds()))),
     }
 }

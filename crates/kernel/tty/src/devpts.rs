@@ -19,7 +19,8 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{
-    Caller, DirEntry, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile, SeekOps, SetAttr,
+    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
+    SeekOps, SetAttr,
 };
 
 /// Major number of slaves.
@@ -204,9 +205,6 @@ impl Root {
 }
 
 impl Inode for Root {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         match self.fs.upgrade() {
             Some(f) => f,
@@ -223,6 +221,15 @@ impl Inode for Root {
         set.apply(&mut self.devpts()?.root.lock(), now());
         Ok(())
     }
+    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        Ok(Arc::new(RootFile(self.devpts()?)))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        Some(self)
+    }
+}
+
+impl DirInode for Root {
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         let fs = self.devpts()?;
         if name == b"ptmx" {
@@ -234,9 +241,6 @@ impl Inode for Root {
             return Err(Errno::ENOENT);
         }
         fs.slave_inode(index).ok_or(Errno::ENOENT)
-    }
-    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        Ok(Arc::new(RootFile(self.devpts()?)))
     }
 }
 
@@ -300,9 +304,6 @@ impl Node {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         match self.fs.upgrade() {
             Some(f) => f,

@@ -32,6 +32,7 @@ pub use file::{
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{
     AclInode, Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, InternalFs,
-    InternalInode, LinkInode, MagicLink, NewNode, OutsideSocket, SetAttr, TimeSet, XattrInode,
+    InternalInode, LinkInode, MagicLink, NewNode, OutsideSocket, PermissionInode, ServedInode, SetAttr,
+    SpecialInode, TimeSet, XattrInode,
 };
 pub use mount::{Mount, MountFlags, Path, SbFlags, SuperBlock};
