@@ -2,22 +2,24 @@
 
 use crate::fs::{ErofsFs, Loaded, Reading};
 use crate::image::Inode as OnDisk;
-use crate::pages::Pages;
 use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, makedev};
 use abi::time::Timespec;
-use abi::{Errno, PAGE_SIZE, Result};
-use lock_order::Mutex;
+use abi::{Errno, Result};
+use files::page_cache::{PageCache, Reader};
 use rights::acl::{Acl, AclKind};
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::attach::Attachments;
 use vfs::{
     AclInode, Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
-    Internal, LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
+    LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
 };
 
 /// Offset of the first entry that is not `.` or `..`: positions of the image come after it.
 const FIRST: u64 = 2;
+
+/// Bytes that are copied at a time for a mapping.
+const PIECE: usize = 256 << 10;
 
 /// An inode.
 pub(crate) struct Node {
@@ -26,7 +28,7 @@ pub(crate) struct Node {
     pub inode: OnDisk,
     acls: [Option<Arc<Acl>>; 2],
     attachments: Attachments,
-    pub pages: Mutex<Option<Arc<Pages>>>,
+    pages: PageCache,
 }
 
 impl Node {
@@ -37,7 +39,7 @@ impl Node {
             inode: loaded.inode,
             acls: loaded.acls,
             attachments: Attachments::default(),
-            pages: Mutex::default(),
+            pages: PageCache::default(),
         })
     }
 
@@ -227,26 +229,10 @@ impl StorageOps for File {
 impl MapOps for File {
     /// ENODEV for a shared mapping that may be written. ENOMEM when what is mapped of the file system takes 2 GiB.
     fn map(&self, cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-        if req.shared && req.prot & libc::PROT_WRITE != 0 {
-            return Err(Errno::ENODEV);
-        }
         let node = &self.0;
-        let inside = Internal::new(cx.vfs());
-        let known = node.pages.lock().clone();
-        let pages = match known {
-            Some(pages) => pages,
-            None => {
-                let new = Pages::new(&node.fs.mapped().root(), node.inode.size, &inside)?;
-                // What is not needed goes after the lock.
-                let mut slot = node.pages.lock();
-                slot.get_or_insert_with(|| new.clone()).clone()
-            }
-        };
-        let end = req.offset.checked_add(req.len).ok_or(Errno::EOVERFLOW)?;
-        let end = end.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EOVERFLOW)?;
+        let reader = Reader { most: PIECE, unit: PIECE as u64, read: &|buf, at| node.read(cx, buf, at) };
         let no_room = |e| if e == Errno::ENOSPC { Errno::ENOMEM } else { e };
-        pages.load(cx, (req.offset, end), &|buf, at| node.read(cx, buf, at)).map_err(no_room)?;
-        pages.map(&inside, req)
+        node.pages.map(cx, || node.fs.mapped().root(), || node.attr(), req, &reader).map_err(no_room)
     }
 }
 

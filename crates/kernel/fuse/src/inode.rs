@@ -4,6 +4,7 @@ use crate::conn::Call;
 use crate::dir::{self, OpenDir};
 use crate::file::File;
 use crate::fs;
+use crate::handle::Handle;
 use crate::node::Node;
 use crate::wire::{self, AttrOut, EntryOut, Room, fattr, init, op};
 use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
@@ -75,19 +76,18 @@ impl Inode for Node {
         let answer = self.call(cx, Call::new(op::SETATTR, self.nodeid, &body, Room::of::<AttrOut>()))?;
         self.take(&answer)?;
         if set.size.is_some() {
-            self.resize_pages(cx);
+            self.pages.resize(cx, self.size());
         }
         Ok(())
     }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         self.live()?;
         let node = self.me.upgrade().ok_or(Errno::EIO)?;
-        let dir = self.kind == S_IFDIR;
-        let (opened, told) = self.open_handle(cx, flags, dir)?;
-        if dir {
-            return Ok(Arc::new(OpenDir::new(node, opened.fh, told, flags)));
+        let (handle, open_flags) = Handle::open(cx, node, flags)?;
+        if self.kind == S_IFDIR {
+            return Ok(Arc::new(OpenDir::new(handle)));
         }
-        Ok(Arc::new(File::new(node, opened, told, flags)))
+        Ok(Arc::new(File::new(handle, open_flags)))
     }
     fn as_dir(&self) -> Option<&dyn DirInode> {
         (self.kind == S_IFDIR).then_some(self)
@@ -126,18 +126,12 @@ impl PermissionInode for Node {
         self.update(cx)
     }
     fn ask_access(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
-        let conn = &self.fs.conn;
-        if conn.terms.default_permissions || conn.lacks(op::ACCESS) {
+        if self.fs.conn.terms.default_permissions {
             return Ok(());
         }
         let body = wire::AccessIn { mask: mask & 7, padding: 0 };
-        match self.call(cx, Call::new(op::ACCESS, self.nodeid, &body, Room::NONE)) {
-            Err(Errno::ENOSYS) => {
-                conn.set_lacks(op::ACCESS);
-                Ok(())
-            }
-            done => done.map(drop),
-        }
+        let call = Call::new(op::ACCESS, self.nodeid, &body, Room::NONE);
+        self.optional(cx, call).map_or(Ok(()), |done| done.map(drop))
     }
     fn judges_changes(&self) -> bool {
         !self.fs.conn.terms.default_permissions
@@ -246,16 +240,24 @@ impl DirInode for Node {
     }
 }
 
+impl Node {
+    /// A request about extended attributes.
+    fn xattr_call(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
+        self.admitted(cx)?;
+        self.optional(cx, call).unwrap_or(Err(Errno::EOPNOTSUPP))
+    }
+}
+
 impl XattrInode for Node {
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         let most = namei::xattr::SIZE_MAX;
         let body = wire::GetxattrIn { size: most as u32, padding: 0 };
-        self.optional(cx, Call::new(op::GETXATTR, self.nodeid, &body, Room::up_to(most)).name(name))
+        self.xattr_call(cx, Call::new(op::GETXATTR, self.nodeid, &body, Room::up_to(most)).name(name))
     }
     fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         let body = wire::SetxattrIn { size: value.len() as u32, flags: flags as u32 };
         let call = Call::new(op::SETXATTR, self.nodeid, &body, Room::NONE).name(name).bytes(value);
-        self.optional(cx, call)?;
+        self.xattr_call(cx, call)?;
         self.expire();
         Ok(())
     }
@@ -263,7 +265,7 @@ impl XattrInode for Node {
         let most = namei::xattr::LIST_MAX;
         let body = wire::GetxattrIn { size: most as u32, padding: 0 };
         let call = Call::new(op::LISTXATTR, self.nodeid, &body, Room::up_to(most));
-        let list = self.optional(cx, call)?;
+        let list = self.xattr_call(cx, call)?;
         let Some((0, names)) = list.split_last() else {
             return if list.is_empty() { Ok(Vec::new()) } else { Err(Errno::EIO) };
         };
@@ -274,7 +276,7 @@ impl XattrInode for Node {
         true
     }
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
-        self.optional(cx, self.bare(op::REMOVEXATTR, Room::NONE).name(name))?;
+        self.xattr_call(cx, self.bare(op::REMOVEXATTR, Room::NONE).name(name))?;
         self.expire();
         Ok(())
     }

@@ -10,8 +10,8 @@
 //! directories of this file system, the lock of its own renames (a caller that is killed waits for neither), and the
 //! position of an open file.
 //!
-//! Neighbours: `vfs` (files, drivers, types), `tmpfs` (memory of mapped files). Locks: all leaves, but for the lock of renames. A
-//! checkpoint keeps nothing of a mounted file system: it belongs to the daemon.
+//! Neighbours: `vfs` (files, drivers, types), `files` and `tmpfs` (bytes of mapped files). Locks: all leaves, but for the
+//! lock of renames. A checkpoint keeps nothing of a mounted file system: it belongs to the daemon.
 
 #![forbid(unsafe_code)]
 
@@ -22,10 +22,10 @@ mod file;
 mod fs;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod handle;
 mod inode;
 mod mount;
 mod node;
-mod pages;
 #[cfg(test)]
 mod tests;
 pub mod wire;
