@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use task::Kernel;
 use vfs::attach::Attachments;
-use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, NewNode, SetAttr};
+use vfs::{Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, NewNode, SetAttr};
 
 /// CGROUP2_SUPER_MAGIC.
 const MAGIC: i64 = 0x6367_7270;
@@ -90,7 +90,7 @@ impl Inode for Node {
     }
     fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         let me = self.fs.node(&self.group, self.file)?;
-        let Some(file) = self.file else { return Ok(Arc::new(DirOps(me))) };
+        let Some(file) = self.file else { return Ok(Arc::new(DirectoryFile(DirOps(me)))) };
         self.group.check_alive()?;
         Ok(Arc::new(FileOf::new(cx, me, file)))
     }

@@ -11,8 +11,8 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
-    LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
+    AclInode, Caller, DirEntry, DirInode, DirSink, DirectoryFile, DirectoryOps, FileOps, FileSystem, Inode,
+    InodeRef, LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
 };
 
 /// Offset of the first entry that is not `.` or `..`: positions of the image come after it.
@@ -107,7 +107,7 @@ impl Inode for Node {
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         let node = self.me.upgrade().ok_or(Errno::EIO)?;
         match self.kind() {
-            S_IFDIR => Ok(Arc::new(OpenDir(node))),
+            S_IFDIR => Ok(Arc::new(DirectoryFile(OpenDir(node)))),
             S_IFREG => Ok(Arc::new(File(node))),
             _ => Err(Errno::ENXIO),
         }
@@ -238,20 +238,6 @@ impl MapOps for File {
 
 /// An open directory.
 struct OpenDir(Arc<Node>);
-
-impl FileOps for OpenDir {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for OpenDir {}
 
 impl DirectoryOps for OpenDir {
     fn read_dir(&self, cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {

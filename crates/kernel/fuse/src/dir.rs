@@ -7,12 +7,9 @@ use crate::node::{Node, second, shown_flags};
 use crate::wire::{self, EntryOut, Room, init, op};
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::{Errno, Result};
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::{
-    Caller, DirEntry, DirSink, DirectoryOps, FileOps, InodeRef, NewNode, OpenFile, SeekOps, StorageOps,
-};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, InodeRef, NewNode, OpenFile, StorageOps};
 
 /// Bytes of one FUSE_READDIR.
 const LISTING: u32 = 32 << 10;
@@ -180,23 +177,6 @@ impl OpenDir {
     }
 }
 
-impl FileOps for OpenDir {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_storage(&self) -> Option<&dyn StorageOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for OpenDir {}
-
 impl StorageOps for OpenDir {
     fn sync(&self, cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
         let body = wire::FsyncIn { fh: self.handle.fh, fsync_flags: data_only.into(), padding: 0 };
@@ -270,6 +250,9 @@ impl DirectoryOps for OpenDir {
                 return Ok(if any { pos } else { pos.max(3) });
             }
         }
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
     }
 }
 

@@ -14,8 +14,8 @@ use rights::{Credentials, Perm};
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, PermissionInode, ServedInode, SetAttr,
-    TimeSet, XattrInode,
+    Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode, PermissionInode,
+    ServedInode, SetAttr, TimeSet, XattrInode,
 };
 
 /// Longest text of a symbolic link, and its NUL.
@@ -85,7 +85,7 @@ impl Inode for Node {
         let node = self.me.upgrade().ok_or(Errno::EIO)?;
         let (handle, open_flags) = Handle::open(cx, node, flags)?;
         if self.kind == S_IFDIR {
-            return Ok(Arc::new(OpenDir::new(handle)));
+            return Ok(Arc::new(DirectoryFile(OpenDir::new(handle))));
         }
         Ok(Arc::new(File::new(handle, open_flags)))
     }

@@ -17,8 +17,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode,
-    OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
+    AclInode, Caller, Confirming, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
+    NewNode, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
 };
 use wait::WaitQueue;
 
@@ -215,7 +215,7 @@ impl Inode for Node {
     }
     fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         match self.kind {
-            S_IFDIR => Ok(Arc::new(Dir::new(self.this()?))),
+            S_IFDIR => Ok(Arc::new(DirectoryFile(Dir::new(self.this()?)))),
             S_IFREG => {
                 let access = match flags & libc::O_ACCMODE {
                     libc::O_RDONLY => Access::Read,

@@ -9,8 +9,8 @@ use rights::Perm;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile, Path, SetAttr,
-    SpecialInode,
+    Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile,
+    Path, SetAttr, SpecialInode,
 };
 
 impl Inode for Node {
@@ -67,7 +67,7 @@ impl Inode for Node {
         match &self.entry.what {
             What::Dir(..) => {
                 self.check_own(cx, rights::mode::MAY_READ)?;
-                Ok(Arc::new(DirOps(me()?)))
+                Ok(Arc::new(DirectoryFile(DirOps(me()?))))
             }
             What::Text(_, write) => {
                 let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;

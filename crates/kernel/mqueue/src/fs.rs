@@ -7,15 +7,14 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use lock_order::{Mutex, rank};
 use rights::{Cap, Perm, mode};
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::inode::NewNode;
 use vfs::{
-    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
-    SeekOps, SetAttr, access,
+    Caller, DirEntry, DirInode, DirSink, DirectoryFile, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
+    OpenFile, SetAttr, access,
 };
 
 mod state;
@@ -306,7 +305,7 @@ impl Inode for Root {
         Ok(())
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        Ok(Arc::new(RootFile(self.all()?)))
+        Ok(Arc::new(DirectoryFile(RootFile(self.all()?))))
     }
     fn as_dir(&self) -> Option<&dyn DirInode> {
         Some(self)
@@ -352,20 +351,6 @@ impl DirInode for Root {
 }
 
 struct RootFile(Arc<Mqueues>);
-
-impl FileOps for RootFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for RootFile {}
 
 impl DirectoryOps for RootFile {
     fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {

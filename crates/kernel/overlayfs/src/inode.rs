@@ -12,8 +12,8 @@ use rights::{Cap, Credentials, Perm, mode};
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, PermissionInode, SetAttr,
-    XattrInode, access,
+    AclInode, Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
+    PermissionInode, SetAttr, XattrInode, access,
 };
 
 impl Node {
@@ -59,7 +59,7 @@ impl Inode for Node {
     }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         match self.kind {
-            libc::S_IFDIR => Ok(Arc::new(OpenDir::new(cx, self.this()?)?)),
+            libc::S_IFDIR => Ok(Arc::new(DirectoryFile(OpenDir::new(cx, self.this()?)?))),
             libc::S_IFREG => {
                 let truncates = flags & libc::O_TRUNC != 0;
                 if flags & libc::O_ACCMODE != libc::O_RDONLY || truncates {

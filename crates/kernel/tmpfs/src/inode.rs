@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, SetAttr, TimeSet,
-    XattrInode,
+    AclInode, Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode,
+    SetAttr, TimeSet, XattrInode,
 };
 
 /// Bytes of extended attributes of an inode in a file system that has no limit on inodes.
@@ -158,7 +158,7 @@ impl Inode for Node {
                 }
                 Ok(Arc::new(File::new(self.this()?)))
             }
-            Body::Dir(_) => Ok(Arc::new(DirFile::new(self.this()?))),
+            Body::Dir(_) => Ok(Arc::new(DirectoryFile(DirFile::new(self.this()?)))),
             _ => Err(Errno::ENXIO),
         }
     }

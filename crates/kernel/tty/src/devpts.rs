@@ -15,12 +15,11 @@ use namei::{
     lookup::{Lookup, Start},
     walk::lookup,
 };
-use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{
-    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
-    SeekOps, SetAttr,
+    Caller, DirEntry, DirInode, DirSink, DirectoryFile, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
+    OpenFile, SetAttr,
 };
 
 /// Major number of slaves.
@@ -222,7 +221,7 @@ impl Inode for Root {
         Ok(())
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        Ok(Arc::new(RootFile(self.devpts()?)))
+        Ok(Arc::new(DirectoryFile(RootFile(self.devpts()?))))
     }
     fn as_dir(&self) -> Option<&dyn DirInode> {
         Some(self)
@@ -245,20 +244,6 @@ impl DirInode for Root {
 }
 
 struct RootFile(Arc<Devpts>);
-
-impl FileOps for RootFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for RootFile {}
 
 impl DirectoryOps for RootFile {
     fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
