@@ -8,12 +8,11 @@ use abi::{Errno, Result};
 use cgroup::{Cgroup, Owner};
 use lock_order::Mutex;
 use nsproxy::CgroupNamespace;
-use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use task::Kernel;
 use vfs::attach::Attachments;
-use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, NewNode, SetAttr};
+use vfs::{Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, NewNode, SetAttr};
 
 /// CGROUP2_SUPER_MAGIC.
 const MAGIC: i64 = 0x6367_7270;
@@ -64,9 +63,6 @@ impl FileSystem for CgroupFs {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -92,6 +88,21 @@ impl Inode for Node {
         self.group.set_owner(self.file.map_or("", |file| file.name), owner);
         Ok(())
     }
+    fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        let me = self.fs.node(&self.group, self.file)?;
+        let Some(file) = self.file else { return Ok(Arc::new(DirectoryFile(DirOps(me)))) };
+        self.group.check_alive()?;
+        Ok(Arc::new(FileOf::new(cx, me, file)))
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        self.file.is_none().then_some(self as &dyn DirInode)
+    }
+}
+
+impl DirInode for Node {
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         if self.file.is_some() {
             return Err(Errno::ENOTDIR);
@@ -105,21 +116,6 @@ impl Inode for Node {
         let child = self.group.child(name).ok_or(Errno::ENOENT)?;
         Ok(self.fs.node(&child, None)?)
     }
-    fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        let me = self.fs.node(&self.group, self.file)?;
-        let Some(file) = self.file else { return Ok(Arc::new(DirOps(me))) };
-        self.group.check_alive()?;
-        Ok(Arc::new(FileOf::new(cx, me, file)))
-    }
-    fn attachments(&self) -> Option<&Attachments> {
-        Some(&self.attachments)
-    }
-    fn as_dir(&self) -> Option<&dyn DirInode> {
-        self.file.is_none().then_some(self as &dyn DirInode)
-    }
-}
-
-impl DirInode for Node {
     fn create(
         &self,
         _cx: &dyn Caller,

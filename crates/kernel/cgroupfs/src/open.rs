@@ -110,20 +110,6 @@ impl SeekOps for FileOf {}
 /// An open directory.
 pub(crate) struct DirOps(pub Arc<Node>);
 
-impl FileOps for DirOps {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for DirOps {}
-
 /// Directory offsets of groups are their inode numbers, which are above this.
 const GROUPS: u64 = FILES.len() as u64 + 2;
 

@@ -2,7 +2,7 @@
 //!
 //! [`image`](mod@image) knows the format, does no I/O of its own and does not trust the image. The rest is the file
 //! system for `vfs`. Bytes are read from the image's file each time. Mapped ranges are copied to memory first
-//! ([`map`](mod@map)). An inode is read with its access control lists when its name is looked up, so reading attributes
+//! ([`files::page_cache`]). An inode is read with its access control lists when its name is looked up, so reading attributes
 //! never waits.
 //!
 //! Neighbours: `vfs`, `loopdev` (where images come from), `tmpfs` (memory of mapped files). Locks: all leaves, and not
@@ -18,7 +18,6 @@ pub mod image;
 mod mount;
 mod node;
 mod options;
-mod pages;
 #[cfg(test)]
 mod tests;
 

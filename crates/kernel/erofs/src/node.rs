@@ -2,22 +2,24 @@
 
 use crate::fs::{ErofsFs, Loaded, Reading};
 use crate::image::Inode as OnDisk;
-use crate::pages::Pages;
-use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs, makedev};
+use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, makedev};
 use abi::time::Timespec;
-use abi::{Errno, PAGE_SIZE, Result};
-use lock_order::Mutex;
+use abi::{Errno, Result};
+use files::page_cache::{PageCache, Reader};
 use rights::acl::{Acl, AclKind};
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
-    Internal, LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
+    AclInode, Caller, DirEntry, DirInode, DirSink, DirectoryFile, DirectoryOps, FileOps, FileSystem, Inode,
+    InodeRef, LinkInode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,
 };
 
 /// Offset of the first entry that is not `.` or `..`: positions of the image come after it.
 const FIRST: u64 = 2;
+
+/// Bytes that are copied at a time for a mapping.
+const PIECE: usize = 256 << 10;
 
 /// An inode.
 pub(crate) struct Node {
@@ -26,7 +28,7 @@ pub(crate) struct Node {
     pub inode: OnDisk,
     acls: [Option<Arc<Acl>>; 2],
     attachments: Attachments,
-    pub pages: Mutex<Option<Arc<Pages>>>,
+    pages: PageCache,
 }
 
 impl Node {
@@ -37,7 +39,7 @@ impl Node {
             inode: loaded.inode,
             acls: loaded.acls,
             attachments: Attachments::default(),
-            pages: Mutex::default(),
+            pages: PageCache::default(),
         })
     }
 
@@ -69,9 +71,6 @@ fn device(raw: u32) -> u64 {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -102,23 +101,13 @@ impl Inode for Node {
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
     }
-    fn statfs(&self, _cx: &dyn Caller) -> Result<StatFs> {
-        self.fs.statfs()
-    }
     fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {
         Err(Errno::EROFS)
-    }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        if !self.is(S_IFDIR) {
-            return Err(Errno::ENOTDIR);
-        }
-        let nid = self.fs.sb.find(&Reading(&self.fs.image, cx), &self.inode, name)?;
-        Ok(self.fs.node(cx, nid)?)
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         let node = self.me.upgrade().ok_or(Errno::EIO)?;
         match self.kind() {
-            S_IFDIR => Ok(Arc::new(OpenDir(node))),
+            S_IFDIR => Ok(Arc::new(DirectoryFile(OpenDir(node)))),
             S_IFREG => Ok(Arc::new(File(node))),
             _ => Err(Errno::ENXIO),
         }
@@ -132,13 +121,18 @@ impl Inode for Node {
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
         Some(self)
     }
-    fn as_acls(&self) -> Option<&dyn AclInode> {
-        self.fs.options.acl.then_some(self)
-    }
 }
 
 /// Nothing can be changed, as the instance is read-only.
-impl DirInode for Node {}
+impl DirInode for Node {
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if !self.is(S_IFDIR) {
+            return Err(Errno::ENOTDIR);
+        }
+        let nid = self.fs.sb.find(&Reading(&self.fs.image, cx), &self.inode, name)?;
+        Ok(self.fs.node(cx, nid)?)
+    }
+}
 
 impl LinkInode for Node {
     fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
@@ -147,6 +141,9 @@ impl LinkInode for Node {
 }
 
 impl XattrInode for Node {
+    fn as_acls(&self) -> Option<&dyn AclInode> {
+        self.fs.options.acl.then_some(self)
+    }
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         if !self.shows(name) {
             return Err(Errno::EOPNOTSUPP);
@@ -232,45 +229,15 @@ impl StorageOps for File {
 impl MapOps for File {
     /// ENODEV for a shared mapping that may be written. ENOMEM when what is mapped of the file system takes 2 GiB.
     fn map(&self, cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-        if req.shared && req.prot & libc::PROT_WRITE != 0 {
-            return Err(Errno::ENODEV);
-        }
         let node = &self.0;
-        let inside = Internal::new(cx.vfs());
-        let known = node.pages.lock().clone();
-        let pages = match known {
-            Some(pages) => pages,
-            None => {
-                let new = Pages::new(&node.fs.mapped().root(), node.inode.size, &inside)?;
-                // What is not needed goes after the lock.
-                let mut slot = node.pages.lock();
-                slot.get_or_insert_with(|| new.clone()).clone()
-            }
-        };
-        let end = req.offset.checked_add(req.len).ok_or(Errno::EOVERFLOW)?;
-        let end = end.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EOVERFLOW)?;
+        let reader = Reader { most: PIECE, unit: PIECE as u64, read: &|buf, at| node.read(cx, buf, at) };
         let no_room = |e| if e == Errno::ENOSPC { Errno::ENOMEM } else { e };
-        pages.load(cx, (req.offset, end), &|buf, at| node.read(cx, buf, at)).map_err(no_room)?;
-        pages.map(&inside, req)
+        node.pages.map(cx, || node.fs.mapped().root(), || node.attr(), req, &reader).map_err(no_room)
     }
 }
 
 /// An open directory.
 struct OpenDir(Arc<Node>);
-
-impl FileOps for OpenDir {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for OpenDir {}
 
 impl DirectoryOps for OpenDir {
     fn read_dir(&self, cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {

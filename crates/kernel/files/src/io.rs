@@ -20,15 +20,12 @@ pub fn check_readable(file: &OpenFile) -> Result<()> {
     if !file.readable() {
         return Err(Errno::EBADF);
     }
-    if file_kind(file) == S_IFDIR {
-        return Err(Errno::EISDIR);
-    }
-    Ok(())
+    check_no_directory(file)
 }
 
-/// EBADF for writing.
-pub fn check_writable(file: &OpenFile) -> Result<()> {
-    if file.writable() { Ok(()) } else { Err(Errno::EBADF) }
+/// EISDIR for reading a directory.
+pub fn check_no_directory(file: &OpenFile) -> Result<()> {
+    if file_kind(file) == S_IFDIR { Err(Errno::EISDIR) } else { Ok(()) }
 }
 
 /// Reads at `off` (ignored by streams).

@@ -121,7 +121,7 @@ pub(crate) fn notice(fs: &Weak<FuseFs>, code: i32, body: &[u8]) -> Result<()> {
             let node = fs.find(out.ino).ok_or(Errno::ENOENT)?;
             node.expire();
             if out.off >= 0 {
-                node.forget_pages();
+                node.pages.forget();
             }
             Ok(())
         }

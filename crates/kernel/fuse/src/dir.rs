@@ -2,16 +2,14 @@
 
 use crate::conn::Call;
 use crate::file::File;
+use crate::handle::Handle;
 use crate::node::{Node, second, shown_flags};
 use crate::wire::{self, EntryOut, Room, init, op};
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::{Errno, Result};
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::{
-    Caller, DirEntry, DirSink, DirectoryOps, FileOps, InodeRef, NewNode, OpenFile, SeekOps, StorageOps,
-};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, InodeRef, NewNode, OpenFile, StorageOps};
 
 /// Bytes of one FUSE_READDIR.
 const LISTING: u32 = 32 << 10;
@@ -71,7 +69,7 @@ pub(crate) fn create_open(
     };
     let made = made_open(dir, &answer).and_then(|opened| {
         let node = dir.made(name, &answer, S_IFREG)?;
-        let file = File::new(node.clone(), opened, true, flags);
+        let file = File::new(Handle::of(node.clone(), opened.fh, flags), opened.open_flags);
         let both: (InodeRef, Arc<dyn FileOps>) = (node, Arc::new(file));
         Ok(both)
     });
@@ -146,23 +144,19 @@ pub(crate) fn rename(
 
 /// An open directory.
 pub(crate) struct OpenDir {
-    node: Arc<Node>,
-    fh: u64,
-    /// The daemon knows that it is open.
-    told: bool,
-    flags: i32,
+    handle: Handle,
     /// Listings come with attributes.
     plus: AtomicBool,
 }
 
 impl OpenDir {
-    pub fn new(node: Arc<Node>, fh: u64, told: bool, flags: i32) -> OpenDir {
-        OpenDir { node, fh, told, flags, plus: AtomicBool::new(false) }
+    pub fn new(handle: Handle) -> OpenDir {
+        OpenDir { handle, plus: AtomicBool::new(false) }
     }
 
     /// Whether to ask for attributes: always, or where the daemon leaves that to the kernel, for the start of a directory.
     fn wants_plus(&self, start: bool) -> bool {
-        let conn = &self.node.fs.conn;
+        let conn = &self.handle.node.fs.conn;
         let flags = conn.agreed().flags;
         if flags & init::DO_READDIRPLUS == 0 || conn.lacks(op::READDIRPLUS) {
             return false;
@@ -177,51 +171,17 @@ impl OpenDir {
         if entry.nodeid == 0 || matches!(name, b"." | b"..") {
             return;
         }
-        if let Ok(node) = self.node.fs.node(entry) {
-            self.node.fs.keep(self.node.nodeid, name, Some(node), entry);
+        if let Ok(node) = self.handle.node.fs.node(entry) {
+            self.handle.node.fs.keep(self.handle.node.nodeid, name, Some(node), entry);
         }
     }
 }
-
-impl Drop for OpenDir {
-    fn drop(&mut self) {
-        if self.told {
-            self.node.release(op::RELEASEDIR, self.fh, self.flags);
-        }
-    }
-}
-
-impl FileOps for OpenDir {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_storage(&self) -> Option<&dyn StorageOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for OpenDir {}
 
 impl StorageOps for OpenDir {
     fn sync(&self, cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
-        let conn = &self.node.fs.conn;
-        if conn.lacks(op::FSYNCDIR) {
-            return Ok(());
-        }
-        let body = wire::FsyncIn { fh: self.fh, fsync_flags: data_only.into(), padding: 0 };
-        match self.node.call(cx, Call::new(op::FSYNCDIR, self.node.nodeid, &body, Room::NONE)) {
-            Err(Errno::ENOSYS) => {
-                conn.set_lacks(op::FSYNCDIR);
-                Ok(())
-            }
-            done => done.map(drop),
-        }
+        let body = wire::FsyncIn { fh: self.handle.fh, fsync_flags: data_only.into(), padding: 0 };
+        let call = Call::new(op::FSYNCDIR, self.handle.node.nodeid, &body, Room::NONE);
+        self.handle.node.optional(cx, call).map_or(Ok(()), |done| done.map(drop))
     }
 }
 
@@ -243,14 +203,17 @@ impl DirectoryOps for OpenDir {
         let mut pos = pos;
         loop {
             let plus = self.wants_plus(pos <= 2);
-            let size = LISTING.min(self.node.fs.conn.agreed().max_pages * wire::PAGE);
-            let body = wire::ReadIn { fh: self.fh, offset: offset(pos), size, ..wire::ReadIn::default() };
+            let size = LISTING.min(self.handle.node.fs.conn.agreed().max_pages * wire::PAGE);
+            let body =
+                wire::ReadIn { fh: self.handle.fh, offset: offset(pos), size, ..wire::ReadIn::default() };
             let opcode = if plus { op::READDIRPLUS } else { op::READDIR };
-            let answer =
-                self.node.call(cx, Call::new(opcode, self.node.nodeid, &body, Room::up_to(size as usize)));
+            let answer = self
+                .handle
+                .node
+                .call(cx, Call::new(opcode, self.handle.node.nodeid, &body, Room::up_to(size as usize)));
             let answer = match answer {
                 Err(Errno::ENOSYS) if plus => {
-                    self.node.fs.conn.set_lacks(op::READDIRPLUS);
+                    self.handle.node.fs.conn.set_lacks(op::READDIRPLUS);
                     continue;
                 }
                 answer => answer?,
@@ -287,6 +250,9 @@ impl DirectoryOps for OpenDir {
                 return Ok(if any { pos } else { pos.max(3) });
             }
         }
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
     }
 }
 

@@ -1,34 +1,34 @@
 //! Open files.
 
 use crate::conn::Call;
-use crate::node::{Node, shown_flags};
-use crate::pages::Pages;
+use crate::handle::Handle;
+use crate::node::shown_flags;
 use crate::wire::{self, Room, op};
 use abi::{Errno, PAGE_SIZE, Result};
+use files::page_cache::Reader;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::{Caller, FileOps, Inode, Internal, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
+use vfs::{Caller, FileOps, Inode, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
 
 /// FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE.
 const ALLOCATES: i32 = 1 | 2 | 16;
 const KEEP_SIZE: i32 = 1;
 
+/// Bytes that are asked for at a time for a mapping, at most.
+const PIECE: usize = 512 << 10;
+
 /// An open regular file.
 pub(crate) struct File {
-    pub node: Arc<Node>,
-    pub fh: u64,
+    handle: Handle,
     open_flags: u32,
-    /// The daemon knows that it is open.
-    told: bool,
-    flags: i32,
     /// Position of a file that cannot seek.
     at: AtomicU64,
 }
 
 impl File {
-    pub fn new(node: Arc<Node>, opened: wire::OpenOut, told: bool, flags: i32) -> File {
-        File { node, fh: opened.fh, open_flags: opened.open_flags, told, flags, at: AtomicU64::new(0) }
+    pub fn new(handle: Handle, open_flags: u32) -> File {
+        File { handle, open_flags, at: AtomicU64::new(0) }
     }
 
     fn has(&self, flag: u32) -> bool {
@@ -46,7 +46,7 @@ impl File {
 
     /// Bytes of a FUSE_READ at most.
     pub fn most_read(&self) -> usize {
-        let conn = &self.node.fs.conn;
+        let conn = &self.handle.node.fs.conn;
         (conn.agreed().max_pages * wire::PAGE).min(conn.terms.max_read) as usize
     }
 
@@ -57,14 +57,14 @@ impl File {
         while done < buf.len() {
             let want = (buf.len() - done).min(most);
             let body = wire::ReadIn {
-                fh: self.fh,
+                fh: self.handle.fh,
                 offset: off + done as u64,
                 size: want as u32,
                 flags: shown_flags(flags),
                 ..wire::ReadIn::default()
             };
-            let call = Call::new(op::READ, self.node.nodeid, &body, Room::up_to(want));
-            let answer = match self.node.call(cx, call) {
+            let call = Call::new(op::READ, self.handle.node.nodeid, &body, Room::up_to(want));
+            let answer = match self.handle.node.call(cx, call) {
                 Err(_) if done > 0 => return Ok(done),
                 answer => answer?,
             };
@@ -78,21 +78,21 @@ impl File {
     }
 
     fn store(&self, cx: &dyn Caller, flags: i32, buf: &[u8], off: u64) -> Result<usize> {
-        let most = self.node.fs.conn.agreed().max_write as usize;
+        let most = self.handle.node.fs.conn.agreed().max_write as usize;
         let mut done = 0;
         while done < buf.len() {
             let piece = &buf[done..buf.len().min(done + most)];
             let at = off + done as u64;
             let body = wire::WriteIn {
-                fh: self.fh,
+                fh: self.handle.fh,
                 offset: at,
                 size: piece.len() as u32,
                 flags: shown_flags(flags),
                 ..wire::WriteIn::default()
             };
-            let call =
-                Call::new(op::WRITE, self.node.nodeid, &body, Room::of::<wire::WriteOut>()).bytes(piece);
-            let written = self.node.call(cx, call).and_then(|answer| {
+            let call = Call::new(op::WRITE, self.handle.node.nodeid, &body, Room::of::<wire::WriteOut>())
+                .bytes(piece);
+            let written = self.handle.node.call(cx, call).and_then(|answer| {
                 let n = wire::decode::<wire::WriteOut>(&answer)?.0.size as usize;
                 if n > piece.len() { Err(Errno::EIO) } else { Ok(n) }
             });
@@ -101,8 +101,8 @@ impl File {
                 written => written?,
             };
             if n > 0 {
-                self.node.written(at + n as u64);
-                self.node.write_pages(cx, at, &piece[..n]);
+                self.handle.node.written(at + n as u64);
+                self.handle.node.pages.write(cx, at, &piece[..n]);
             }
             done += n;
             if n < piece.len() {
@@ -110,29 +110,6 @@ impl File {
             }
         }
         Ok(done)
-    }
-
-    /// A request that a daemon need not know.
-    fn optional(&self, cx: &dyn Caller, call: Call) -> Option<Result<Vec<u8>>> {
-        let (conn, opcode) = (&self.node.fs.conn, call.opcode);
-        if conn.lacks(opcode) {
-            return None;
-        }
-        match self.node.call(cx, call) {
-            Err(Errno::ENOSYS) => {
-                conn.set_lacks(opcode);
-                None
-            }
-            done => Some(done),
-        }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        if self.told {
-            self.node.release(op::RELEASE, self.fh, self.flags);
-        }
     }
 }
 
@@ -150,7 +127,7 @@ impl FileOps for File {
         Some(self)
     }
     fn read(&self, cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
-        self.node.live()?;
+        self.handle.node.live()?;
         if !self.seeks() {
             let at = if self.has(wire::OPEN_STREAM) { 0 } else { self.at.load(Ordering::Relaxed) };
             let n = self.fetch(cx, file.flags(), buf, at)?;
@@ -161,15 +138,15 @@ impl FileOps for File {
             return self.fetch(cx, file.flags(), buf, off);
         }
         // Without direct access a file ends where its size says.
-        if off.saturating_add(buf.len() as u64) > self.node.size() {
-            self.node.update(cx)?;
+        if off.saturating_add(buf.len() as u64) > self.handle.node.size() {
+            self.handle.node.update(cx)?;
         }
-        let left = self.node.size().saturating_sub(off);
+        let left = self.handle.node.size().saturating_sub(off);
         let want = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
         self.fetch(cx, file.flags(), &mut buf[..want], off)
     }
     fn write(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
-        self.node.live()?;
+        self.handle.node.live()?;
         if self.seeks() {
             return self.store(cx, file.flags(), buf, off);
         }
@@ -179,24 +156,24 @@ impl FileOps for File {
         Ok(n)
     }
     fn flush(&self, cx: &dyn Caller, file: &OpenFile) -> Result<()> {
-        let conn = &self.node.fs.conn;
+        let conn = &self.handle.node.fs.conn;
         if file.path_only() {
             return Ok(());
         }
-        self.node.live()?;
-        self.node.tell_times(cx);
+        self.handle.node.live()?;
+        self.handle.node.tell_times(cx);
         if conn.lacks(op::FLUSH) {
             return Ok(());
         }
-        let body = wire::FlushIn { fh: self.fh, ..wire::FlushIn::default() };
-        match conn.last_call(cx, Call::new(op::FLUSH, self.node.nodeid, &body, Room::NONE)) {
+        let body = wire::FlushIn { fh: self.handle.fh, ..wire::FlushIn::default() };
+        match conn.last_call(cx, Call::new(op::FLUSH, self.handle.node.nodeid, &body, Room::NONE)) {
             Err(Errno::ENOSYS) => {
                 conn.set_lacks(op::FLUSH);
                 Ok(())
             }
             done => {
                 // What the daemon wrote late may have changed the attributes.
-                self.node.expire();
+                self.handle.node.expire();
                 done.map(drop)
             }
         }
@@ -205,24 +182,24 @@ impl FileOps for File {
 
 impl SeekOps for File {
     fn append(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
-        let _alone = self.node.appending.lock_unless(|| cx.is_killed()).ok_or(Errno::EINTR)?;
+        let _alone = self.handle.node.appending.lock_unless(|| cx.is_killed()).ok_or(Errno::EINTR)?;
         // Others may have written since the caller looked.
-        self.node.update(cx)?;
-        let end = self.node.size();
+        self.handle.node.update(cx)?;
+        let end = self.handle.node.size();
         let n = self.write(cx, file, buf, end)?;
         Ok((n, end + n as u64))
     }
     fn seek_special(&self, cx: &dyn Caller, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
-        let body = wire::LseekIn { fh: self.fh, offset: off, whence: whence as u32, padding: 0 };
-        let call = Call::new(op::LSEEK, self.node.nodeid, &body, Room::of::<wire::LseekOut>());
-        if let Some(answer) = self.optional(cx, call) {
+        let body = wire::LseekIn { fh: self.handle.fh, offset: off, whence: whence as u32, padding: 0 };
+        let call = Call::new(op::LSEEK, self.handle.node.nodeid, &body, Room::of::<wire::LseekOut>());
+        if let Some(answer) = self.handle.node.optional(cx, call) {
             let found = wire::decode::<wire::LseekOut>(&answer?)?.0.offset;
             return if i64::try_from(found).is_ok() { Ok(found) } else { Err(Errno::EINVAL) };
         }
         // A daemon that does not know has one piece of data in each file.
-        self.node.update(cx)?;
-        let size = self.node.size();
+        self.handle.node.update(cx)?;
+        let size = self.handle.node.size();
         match whence {
             _ if off >= size => Err(Errno::ENXIO),
             libc::SEEK_HOLE => Ok(size),
@@ -236,11 +213,11 @@ impl StorageOps for File {
         true
     }
     fn sync(&self, cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
-        self.node.live()?;
-        self.node.tell_times(cx);
-        let body = wire::FsyncIn { fh: self.fh, fsync_flags: data_only.into(), padding: 0 };
-        let call = Call::new(op::FSYNC, self.node.nodeid, &body, Room::NONE);
-        self.optional(cx, call).map_or(Ok(()), |done| done.map(drop))
+        self.handle.node.live()?;
+        self.handle.node.tell_times(cx);
+        let body = wire::FsyncIn { fh: self.handle.fh, fsync_flags: data_only.into(), padding: 0 };
+        let call = Call::new(op::FSYNC, self.handle.node.nodeid, &body, Room::NONE);
+        self.handle.node.optional(cx, call).map_or(Ok(()), |done| done.map(drop))
     }
     fn copy_range(
         &self,
@@ -250,23 +227,26 @@ impl StorageOps for File {
         len: usize,
     ) -> Option<Result<usize>> {
         let out: &File = to.ops.as_any().downcast_ref()?;
-        if !Arc::ptr_eq(&out.node.fs, &self.node.fs) || self.node.fs.conn.lacks(op::COPY_FILE_RANGE) {
+        if !Arc::ptr_eq(&out.handle.node.fs, &self.handle.node.fs)
+            || self.handle.node.fs.conn.lacks(op::COPY_FILE_RANGE)
+        {
             return None;
         }
         if let Err(e) = files::io::strip_set_id(cx, to) {
             return Some(Err(e));
         }
         let body = wire::CopyFileRangeIn {
-            fh_in: self.fh,
+            fh_in: self.handle.fh,
             off_in: off,
-            nodeid_out: out.node.nodeid,
-            fh_out: out.fh,
+            nodeid_out: out.handle.node.nodeid,
+            fh_out: out.handle.fh,
             off_out: to_off,
             len: len as u64,
             flags: 0,
         };
-        let call = Call::new(op::COPY_FILE_RANGE, self.node.nodeid, &body, Room::of::<wire::WriteOut>());
-        let copied = match self.optional(cx, call)? {
+        let call =
+            Call::new(op::COPY_FILE_RANGE, self.handle.node.nodeid, &body, Room::of::<wire::WriteOut>());
+        let copied = match self.handle.node.optional(cx, call)? {
             Err(Errno::EOPNOTSUPP) => return None,
             copied => copied,
         };
@@ -275,8 +255,8 @@ impl StorageOps for File {
             n => Ok(n),
         });
         if let Ok(n) = n {
-            out.node.written(to_off + n as u64);
-            out.node.forget_pages();
+            out.handle.node.written(to_off + n as u64);
+            out.handle.node.pages.forget();
         }
         Some(n)
     }
@@ -284,14 +264,15 @@ impl StorageOps for File {
         if mode & !ALLOCATES != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let body = wire::FallocateIn { fh: self.fh, offset: off, length: len, mode: mode as u32, padding: 0 };
-        let call = Call::new(op::FALLOCATE, self.node.nodeid, &body, Room::NONE);
-        self.optional(cx, call).unwrap_or(Err(Errno::EOPNOTSUPP))?;
-        self.node.forget_pages();
+        let body =
+            wire::FallocateIn { fh: self.handle.fh, offset: off, length: len, mode: mode as u32, padding: 0 };
+        let call = Call::new(op::FALLOCATE, self.handle.node.nodeid, &body, Room::NONE);
+        self.handle.node.optional(cx, call).unwrap_or(Err(Errno::EOPNOTSUPP))?;
+        self.handle.node.pages.forget();
         if mode & KEEP_SIZE == 0 {
-            self.node.written(off + len);
+            self.handle.node.written(off + len);
         } else {
-            self.node.expire();
+            self.handle.node.expire();
         }
         Ok(())
     }
@@ -299,26 +280,20 @@ impl StorageOps for File {
 
 impl MapOps for File {
     fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-        let written = req.shared && req.prot & libc::PROT_WRITE != 0;
-        if written || req.shared && self.is_direct(file.flags()) {
+        if req.shared && self.is_direct(file.flags()) {
             return Err(Errno::ENODEV);
         }
-        self.node.update(cx)?;
-        let known = self.node.mapped_pages();
-        let inside = Internal::new(cx.vfs());
-        let pages = match known {
-            Some(pages) => pages,
-            None => {
-                let new = Pages::new(&self.node.fs.mapped().root(), &inside)?;
-                let mut slot = self.node.pages.lock();
-                // What is not needed goes after the lock.
-                slot.get_or_insert_with(|| new.clone()).clone()
-            }
-        };
-        let end = req.offset.checked_add(req.len).ok_or(Errno::EOVERFLOW)?;
-        let end = end.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EOVERFLOW)?;
-        let fetch = |buf: &mut [u8], at: u64| self.fetch(cx, libc::O_RDONLY, buf, at);
-        pages.load(cx, &self.node.attr()?, (req.offset, end), self.most_read(), &fetch)?;
-        pages.map(&inside, req)
+        let node = &self.handle.node;
+        let attr = || node.update(cx).and_then(|()| node.attr());
+        // One request at a time, so that an error of the daemon is not taken for the end of the file.
+        let most = self.most_read().min(PIECE);
+        let read = |buf: &mut [u8], at: u64| self.fetch(cx, libc::O_RDONLY, buf, at);
+        node.pages.map(
+            cx,
+            || node.fs.mapped().root(),
+            attr,
+            req,
+            &Reader { most, unit: PAGE_SIZE, read: &read },
+        )
     }
 }

@@ -4,24 +4,24 @@ use crate::conn::Call;
 use crate::dir::{self, OpenDir};
 use crate::file::File;
 use crate::fs;
+use crate::handle::Handle;
 use crate::node::Node;
 use crate::wire::{self, AttrOut, EntryOut, Room, fattr, init, op};
 use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
 use abi::{Errno, Result};
 use rights::mode::MAY_EXEC;
 use rights::{Credentials, Perm};
-use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
-use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, TimeSet, XattrInode};
+use vfs::{
+    Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode, PermissionInode,
+    ServedInode, SetAttr, TimeSet, XattrInode,
+};
 
 /// Longest text of a symbolic link, and its NUL.
 const LINK_MAX: usize = 4096;
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -40,67 +40,6 @@ impl Inode for Node {
     }
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
-    }
-    fn refresh(&self, cx: &dyn Caller) -> Result<()> {
-        self.admitted(cx)?;
-        self.update(cx)
-    }
-    fn refresh_access(&self, cx: &dyn Caller) -> Result<()> {
-        let t = &self.fs.conn.terms;
-        if !(t.default_permissions || self.kind == S_IFREG) || self.admitted(cx).is_err() {
-            return Ok(());
-        }
-        self.update(cx)
-    }
-    fn judges(&self, creds: &Credentials, mask: u32) -> Option<Result<()>> {
-        if !self.fs.conn.admits(creds) {
-            return Some(Err(Errno::EACCES));
-        }
-        if self.fs.conn.terms.default_permissions {
-            return None;
-        }
-        let runs = mask & MAY_EXEC != 0 && self.kind == S_IFREG;
-        let denied = runs && self.known.lock().attr.mode & 0o111 == 0;
-        Some(if denied { Err(Errno::EACCES) } else { Ok(()) })
-    }
-    fn judges_changes(&self) -> bool {
-        !self.fs.conn.terms.default_permissions
-    }
-    fn keeps_umask(&self) -> bool {
-        self.fs.conn.agreed().flags & init::DONT_MASK != 0
-    }
-    fn ask_access(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
-        let conn = &self.fs.conn;
-        if conn.terms.default_permissions || conn.lacks(op::ACCESS) {
-            return Ok(());
-        }
-        let body = wire::AccessIn { mask: mask & 7, padding: 0 };
-        match self.call(cx, Call::new(op::ACCESS, self.nodeid, &body, Room::NONE)) {
-            Err(Errno::ENOSYS) => {
-                conn.set_lacks(op::ACCESS);
-                Ok(())
-            }
-            done => done.map(drop),
-        }
-    }
-    fn statfs(&self, cx: &dyn Caller) -> Result<StatFs> {
-        if self.admitted(cx).is_err() {
-            return self.fs.statfs();
-        }
-        let answer = self.call(cx, self.bare(op::STATFS, Room::of::<wire::StatfsOut>()))?;
-        let (s, _) = wire::decode::<wire::StatfsOut>(&answer)?;
-        Ok(StatFs {
-            f_type: fs::MAGIC,
-            f_bsize: s.bsize.into(),
-            f_blocks: s.blocks,
-            f_bfree: s.bfree,
-            f_bavail: s.bavail,
-            f_files: s.files,
-            f_ffree: s.ffree,
-            f_namelen: s.namelen.into(),
-            f_frsize: s.frsize.into(),
-            ..StatFs::default()
-        })
     }
     fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.admitted(cx)?;
@@ -137,9 +76,109 @@ impl Inode for Node {
         let answer = self.call(cx, Call::new(op::SETATTR, self.nodeid, &body, Room::of::<AttrOut>()))?;
         self.take(&answer)?;
         if set.size.is_some() {
-            self.resize_pages(cx);
+            self.pages.resize(cx, self.size());
         }
         Ok(())
+    }
+    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        self.live()?;
+        let node = self.me.upgrade().ok_or(Errno::EIO)?;
+        let (handle, open_flags) = Handle::open(cx, node, flags)?;
+        if self.kind == S_IFDIR {
+            return Ok(Arc::new(DirectoryFile(OpenDir::new(handle))));
+        }
+        Ok(Arc::new(File::new(handle, open_flags)))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        (self.kind == S_IFDIR).then_some(self)
+    }
+    fn as_link(&self) -> Option<&dyn LinkInode> {
+        (self.kind == S_IFLNK).then_some(self)
+    }
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        Some(self)
+    }
+    fn as_permission(&self) -> Option<&dyn PermissionInode> {
+        Some(self)
+    }
+    fn as_served(&self) -> Option<&dyn ServedInode> {
+        Some(self)
+    }
+}
+
+impl PermissionInode for Node {
+    fn judges(&self, creds: &Credentials, mask: u32) -> Option<Result<()>> {
+        if !self.fs.conn.admits(creds) {
+            return Some(Err(Errno::EACCES));
+        }
+        if self.fs.conn.terms.default_permissions {
+            return None;
+        }
+        let runs = mask & MAY_EXEC != 0 && self.kind == S_IFREG;
+        let denied = runs && self.known.lock().attr.mode & 0o111 == 0;
+        Some(if denied { Err(Errno::EACCES) } else { Ok(()) })
+    }
+    fn refresh_access(&self, cx: &dyn Caller) -> Result<()> {
+        let t = &self.fs.conn.terms;
+        if !(t.default_permissions || self.kind == S_IFREG) || self.admitted(cx).is_err() {
+            return Ok(());
+        }
+        self.update(cx)
+    }
+    fn ask_access(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
+        if self.fs.conn.terms.default_permissions {
+            return Ok(());
+        }
+        let body = wire::AccessIn { mask: mask & 7, padding: 0 };
+        let call = Call::new(op::ACCESS, self.nodeid, &body, Room::NONE);
+        self.optional(cx, call).map_or(Ok(()), |done| done.map(drop))
+    }
+    fn judges_changes(&self) -> bool {
+        !self.fs.conn.terms.default_permissions
+    }
+}
+
+impl ServedInode for Node {
+    fn refresh(&self, cx: &dyn Caller) -> Result<()> {
+        self.admitted(cx)?;
+        self.update(cx)
+    }
+    fn statfs(&self, cx: &dyn Caller) -> Result<StatFs> {
+        if self.admitted(cx).is_err() {
+            return self.fs.statfs();
+        }
+        let answer = self.call(cx, self.bare(op::STATFS, Room::of::<wire::StatfsOut>()))?;
+        let (s, _) = wire::decode::<wire::StatfsOut>(&answer)?;
+        Ok(StatFs {
+            f_type: fs::MAGIC,
+            f_bsize: s.bsize.into(),
+            f_blocks: s.blocks,
+            f_bfree: s.bfree,
+            f_bavail: s.bavail,
+            f_files: s.files,
+            f_ffree: s.ffree,
+            f_namelen: s.namelen.into(),
+            f_frsize: s.frsize.into(),
+            ..StatFs::default()
+        })
+    }
+}
+
+impl LinkInode for Node {
+    fn link_text(&self, _cx: &dyn Caller) -> Option<Vec<u8>> {
+        None
+    }
+    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
+        let mut text = self.call(cx, self.bare(op::READLINK, Room::up_to(LINK_MAX - 1)))?;
+        let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
+        text.truncate(end);
+        Ok(text)
+    }
+}
+
+impl DirInode for Node {
+    fn keeps_umask(&self) -> bool {
+        self.fs.conn.agreed().flags & init::DONT_MASK != 0
     }
     fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         if self.kind != S_IFDIR {
@@ -160,40 +199,6 @@ impl Inode for Node {
         self.fs.keep(self.nodeid, name, Some(node.clone()), &entry);
         Ok(node)
     }
-    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
-        self.live()?;
-        let node = self.me.upgrade().ok_or(Errno::EIO)?;
-        let dir = self.kind == S_IFDIR;
-        let (opened, told) = self.open_handle(cx, flags, dir)?;
-        if dir {
-            return Ok(Arc::new(OpenDir::new(node, opened.fh, told, flags)));
-        }
-        Ok(Arc::new(File::new(node, opened, told, flags)))
-    }
-    fn as_dir(&self) -> Option<&dyn DirInode> {
-        (self.kind == S_IFDIR).then_some(self)
-    }
-    fn as_link(&self) -> Option<&dyn LinkInode> {
-        (self.kind == S_IFLNK).then_some(self)
-    }
-    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
-        Some(self)
-    }
-}
-
-impl LinkInode for Node {
-    fn link_text(&self, _cx: &dyn Caller) -> Option<Vec<u8>> {
-        None
-    }
-    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
-        let mut text = self.call(cx, self.bare(op::READLINK, Room::up_to(LINK_MAX - 1)))?;
-        let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
-        text.truncate(end);
-        Ok(text)
-    }
-}
-
-impl DirInode for Node {
     fn create(
         &self,
         cx: &dyn Caller,
@@ -235,16 +240,24 @@ impl DirInode for Node {
     }
 }
 
+impl Node {
+    /// A request about extended attributes.
+    fn xattr_call(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
+        self.admitted(cx)?;
+        self.optional(cx, call).unwrap_or(Err(Errno::EOPNOTSUPP))
+    }
+}
+
 impl XattrInode for Node {
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         let most = namei::xattr::SIZE_MAX;
         let body = wire::GetxattrIn { size: most as u32, padding: 0 };
-        self.optional(cx, Call::new(op::GETXATTR, self.nodeid, &body, Room::up_to(most)).name(name))
+        self.xattr_call(cx, Call::new(op::GETXATTR, self.nodeid, &body, Room::up_to(most)).name(name))
     }
     fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         let body = wire::SetxattrIn { size: value.len() as u32, flags: flags as u32 };
         let call = Call::new(op::SETXATTR, self.nodeid, &body, Room::NONE).name(name).bytes(value);
-        self.optional(cx, call)?;
+        self.xattr_call(cx, call)?;
         self.expire();
         Ok(())
     }
@@ -252,7 +265,7 @@ impl XattrInode for Node {
         let most = namei::xattr::LIST_MAX;
         let body = wire::GetxattrIn { size: most as u32, padding: 0 };
         let call = Call::new(op::LISTXATTR, self.nodeid, &body, Room::up_to(most));
-        let list = self.optional(cx, call)?;
+        let list = self.xattr_call(cx, call)?;
         let Some((0, names)) = list.split_last() else {
             return if list.is_empty() { Ok(Vec::new()) } else { Err(Errno::EIO) };
         };
@@ -263,7 +276,7 @@ impl XattrInode for Node {
         true
     }
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
-        self.optional(cx, self.bare(op::REMOVEXATTR, Room::NONE).name(name))?;
+        self.xattr_call(cx, self.bare(op::REMOVEXATTR, Room::NONE).name(name))?;
         self.expire();
         Ok(())
     }

@@ -3,15 +3,15 @@
 //! A daemon opens the device, mounts a file system with its descriptor, and from then on reads requests and writes
 //! answers. The daemon is a program of the sandbox and is not trusted. [`wire`] checks each byte of an answer.
 //! [`conn`](mod@conn) keeps every wait for the daemon killable and every queue bounded. The mounter's identity limits
-//! what the daemon may do to processes of others ([`vfs::Inode::judges`]).
+//! what the daemon may do to processes of others ([`vfs::PermissionInode::judges`]).
 //!
 //! [`vfs::Inode::attr`] returns the last known attributes. It never waits, so it may be called with any lock held.
-//! [`vfs::Inode::refresh`] asks the daemon. While the daemon answers, only these locks may be held: those of
+//! [`vfs::ServedInode::refresh`] asks the daemon. While the daemon answers, only these locks may be held: those of
 //! directories of this file system, the lock of its own renames (a caller that is killed waits for neither), and the
 //! position of an open file.
 //!
-//! Neighbours: `vfs` (files, drivers, types), `tmpfs` (memory of mapped files). Locks: all leaves, but for the lock of renames. A
-//! checkpoint keeps nothing of a mounted file system: it belongs to the daemon.
+//! Neighbours: `vfs` (files, drivers, types), `files` and `tmpfs` (bytes of mapped files). Locks: all leaves, but for the
+//! lock of renames. A checkpoint keeps nothing of a mounted file system: it belongs to the daemon.
 
 #![forbid(unsafe_code)]
 
@@ -22,10 +22,10 @@ mod file;
 mod fs;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod handle;
 mod inode;
 mod mount;
 mod node;
-mod pages;
 #[cfg(test)]
 mod tests;
 pub mod wire;

@@ -3,22 +3,22 @@
 //! Key type: [`Node`]. Neighbours: a node belongs to a file system ([`FuseFs`]), which finds it by its number; `inode`
 //! implements vfs's traits, `file` and `dir` are open files.
 //! Invariant: the number of look-ups that the daemon counts for a node is given back when the node goes.
-//! Locks: `known` and `pages` are leaves; `appending` (rank `DIRECTORY`) is held during requests. A checkpoint keeps
+//! Locks: `known` is a leaf; `appending` (rank `DIRECTORY`) is held during requests. A checkpoint keeps
 //! nothing yet.
 
 use crate::conn::Call;
 use crate::fs::FuseFs;
-use crate::pages::Pages;
 use crate::wire::{self, AttrOut, EntryOut, Room, fattr, init, op};
 use abi::stat::Attr;
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use files::PageCache;
 use ktime::Ktime;
 use lock_order::{Mutex, rank};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::attach::Attachments;
-use vfs::{Caller, InodeRef, Internal};
+use vfs::{Caller, InodeRef};
 use zerocopy::FromBytes;
 
 /// O_LARGEFILE, which daemons see in the flags of every open file.
@@ -46,7 +46,7 @@ pub(crate) struct Node {
     /// The daemon has given its number to something else: it can be used no more.
     pub bad: AtomicBool,
     pub attachments: Attachments,
-    pub pages: Mutex<Option<Arc<Pages>>>,
+    pub pages: PageCache,
     /// Held during a write at the end; a thread that waits for it can be killed.
     pub appending: Mutex<(), { rank::DIRECTORY }>,
 }
@@ -62,7 +62,7 @@ impl Node {
             known: Mutex::new(AttrCache { attr, until, lookups: 1, written: None }),
             bad: AtomicBool::new(false),
             attachments: Attachments::default(),
-            pages: Mutex::default(),
+            pages: PageCache::default(),
             appending: Mutex::default(),
         })
     }
@@ -191,55 +191,18 @@ impl Node {
         Ok(node)
     }
 
-    /// Opens it, or a directory; the file handle, and whether the daemon knows of it.
-    pub fn open_handle(&self, cx: &dyn Caller, flags: i32, dir: bool) -> Result<(wire::OpenOut, bool)> {
-        let opcode = if dir { op::OPENDIR } else { op::OPEN };
-        let none = (wire::OpenOut::default(), false);
+    /// As [`Node::call`] for a request that a daemon need not know: `None` for one that does not.
+    pub fn optional(&self, cx: &dyn Caller, call: Call) -> Option<Result<Vec<u8>>> {
+        let opcode = call.opcode;
         if self.fs.conn.lacks(opcode) {
-            return Ok(none);
+            return None;
         }
-        let body = wire::OpenIn { flags: shown_flags(flags), open_flags: 0 };
-        match self.call(cx, Call::new(opcode, self.nodeid, &body, Room::of::<wire::OpenOut>())) {
-            Ok(answer) => Ok((wire::decode(&answer)?.0, true)),
+        match self.call(cx, call) {
             Err(Errno::ENOSYS) => {
                 self.fs.conn.set_lacks(opcode);
-                Ok(none)
+                None
             }
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Tells the daemon that an open file is closed: FUSE_RELEASE, FUSE_RELEASEDIR.
-    pub fn release(&self, opcode: u32, fh: u64, flags: i32) {
-        let body = wire::ReleaseIn { fh, flags: shown_flags(flags), release_flags: 0, lock_owner: 0 };
-        self.fs.conn.tell(Call::new(opcode, self.nodeid, &body, Room::NONE));
-    }
-
-    /// The bytes of a file that is mapped.
-    pub fn mapped_pages(&self) -> Option<Arc<Pages>> {
-        self.pages.lock().clone()
-    }
-
-    /// New mappings have to read everything again.
-    pub fn forget_pages(&self) {
-        if let Some(pages) = self.mapped_pages() {
-            pages.forget();
-        }
-    }
-
-    /// Something was written to the file: mappings show it.
-    pub fn write_pages(&self, cx: &dyn Caller, at: u64, bytes: &[u8]) {
-        let Some(pages) = self.mapped_pages() else { return };
-        if pages.write(&Internal::new(cx.vfs()), at, bytes).is_err() {
-            pages.forget();
-        }
-    }
-
-    /// The file has another size.
-    pub fn resize_pages(&self, cx: &dyn Caller) {
-        let Some(pages) = self.mapped_pages() else { return };
-        if pages.resize(&Internal::new(cx.vfs()), self.size()).is_err() {
-            pages.forget();
+            done => Some(done),
         }
     }
 }
@@ -254,24 +217,6 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.fs.gone(self);
         self.fs.conn.forget(self.nodeid, self.known.get_mut().lookups);
-    }
-}
-
-impl Node {
-    /// A request about extended attributes, which a daemon need not know.
-    pub fn optional(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
-        self.admitted(cx)?;
-        let opcode = call.opcode;
-        if self.fs.conn.lacks(opcode) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        match self.call(cx, call) {
-            Err(Errno::ENOSYS) => {
-                self.fs.conn.set_lacks(opcode);
-                Err(Errno::EOPNOTSUPP)
-            }
-            done => done,
-        }
     }
 }
 

@@ -5,10 +5,9 @@ use crate::node::{Node, OpenDir};
 use abi::Result;
 use hostsys::fs as host;
 use lock_order::Mutex;
-use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, LockFile, OpenFile, SeekOps, StorageOps};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, LockFile, OpenFile, StorageOps};
 
 /// An open directory.
 pub(crate) struct Dir {
@@ -47,23 +46,6 @@ impl Dir {
     }
 }
 
-impl FileOps for Dir {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_storage(&self) -> Option<&dyn StorageOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for Dir {}
-
 impl StorageOps for Dir {
     fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
         if self.node.fs.readonly {
@@ -93,5 +75,8 @@ impl DirectoryOps for Dir {
         }
         // A pass over nothing has an end as well, so that the next call does not begin another one.
         Ok((i + 2).max(if l.is_empty() { 3 } else { 2 }))
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
     }
 }

@@ -33,9 +33,6 @@ struct Imported {
 }
 
 impl Inode for Imported {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         Arc::new(InternalFs::Anon)
     }

@@ -13,13 +13,12 @@ use abi::{Errno, NAME_MAX, Result};
 use caller::Outcome;
 use hostsys::fs::{self as host, Access, SetTime};
 use rights::Perm;
-use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode,
-    OutsideSocket, SetAttr, TimeSet, XattrInode,
+    AclInode, Caller, Confirming, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
+    NewNode, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
 };
 use wait::WaitQueue;
 
@@ -138,9 +137,6 @@ fn time(t: Option<TimeSet>) -> SetTime {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -217,24 +213,9 @@ impl Inode for Node {
         let changed = changing.end_alone();
         if !rights || self.note_rights(set, before, changed) { Ok(()) } else { self.current().map(drop) }
     }
-    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        if name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        self.asked();
-        if self.is_absent(name) {
-            return Err(Errno::ENOENT);
-        }
-        let before = self.noted();
-        let found = host::stat_at(&*self.dir_fd()?, name);
-        if self.is_unsure() {
-            let _ = self.current();
-        }
-        Ok(Node::found(&self.this()?, name, found?, before))
-    }
     fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         match self.kind {
-            S_IFDIR => Ok(Arc::new(Dir::new(self.this()?))),
+            S_IFDIR => Ok(Arc::new(DirectoryFile(Dir::new(self.this()?)))),
             S_IFREG => {
                 let access = match flags & libc::O_ACCMODE {
                     libc::O_RDONLY => Access::Read,
@@ -266,6 +247,27 @@ impl Inode for Node {
             _ => Err(Errno::ENXIO),
         }
     }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(Node::attachments(self))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        Some(self)
+    }
+    fn as_link(&self) -> Option<&dyn LinkInode> {
+        Some(self)
+    }
+    fn as_confirming(&self) -> Option<&dyn Confirming> {
+        Some(self)
+    }
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        Some(self)
+    }
+    fn as_special(&self) -> Option<&dyn SpecialInode> {
+        Some(self)
+    }
+}
+
+impl SpecialInode for Node {
     fn open_outside(&self, cx: &dyn Caller, flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
         let outside = self.fs.outward.fifos && self.kind == S_IFIFO;
         outside.then(|| Fifo::open(cx, self, flags).map(|ops| ops as Arc<dyn FileOps>))
@@ -284,24 +286,6 @@ impl Inode for Node {
         }
         Some(self.connect_outside(sockets, kind, queue))
     }
-    fn attachments(&self) -> Option<&Attachments> {
-        Some(Node::attachments(self))
-    }
-    fn as_dir(&self) -> Option<&dyn DirInode> {
-        Some(self)
-    }
-    fn as_link(&self) -> Option<&dyn LinkInode> {
-        Some(self)
-    }
-    fn as_confirming(&self) -> Option<&dyn Confirming> {
-        Some(self)
-    }
-    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
-        Some(self)
-    }
-    fn as_acls(&self) -> Option<&dyn AclInode> {
-        Some(self)
-    }
 }
 
 impl Node {
@@ -319,6 +303,21 @@ impl Node {
 }
 
 impl DirInode for Node {
+    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        self.asked();
+        if self.is_absent(name) {
+            return Err(Errno::ENOENT);
+        }
+        let before = self.noted();
+        let found = host::stat_at(&*self.dir_fd()?, name);
+        if self.is_unsure() {
+            let _ = self.current();
+        }
+        Ok(Node::found(&self.this()?, name, found?, before))
+    }
     fn create(
         &self,
         _cx: &dyn Caller,
@@ -520,6 +519,9 @@ impl Confirming for Node {
 }
 
 impl XattrInode for Node {
+    fn as_acls(&self) -> Option<&dyn AclInode> {
+        Some(self)
+    }
     fn get_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         host::get_xattr(&*self.handle()?, name)
     }

@@ -100,24 +100,6 @@ impl SeekOps for TextOps {
 /// An open directory.
 pub(crate) struct DirOps(pub Arc<Node>);
 
-impl FileOps for DirOps {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for DirOps {
-    fn seek_special(&self, _cx: &dyn Caller, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
-        Err(Errno::EINVAL)
-    }
-}
-
 impl DirectoryOps for DirOps {
     fn process(&self) -> Option<Arc<Pid>> {
         Some(self.0.process()?.pid.clone())

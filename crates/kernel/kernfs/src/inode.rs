@@ -6,17 +6,14 @@ use crate::fs::Node;
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use rights::Perm;
-use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile, Path, SetAttr,
+    Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile,
+    Path, SetAttr, SpecialInode,
 };
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -64,30 +61,13 @@ impl Inode for Node {
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() { Err(Errno::EPERM) } else { Ok(()) }
     }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        let What::Dir(entries, names) = &self.entry.what else { return Err(Errno::ENOTDIR) };
-        self.check_own(cx, rights::mode::MAY_EXEC)?;
-        let at = self.at(Some(cx));
-        if let Some(p) = self.proc.as_ref()
-            && !p.exists(&self.fs.kernel)
-        {
-            return Err(if self.process().is_some() { Errno::ESRCH } else { Errno::ENOENT });
-        }
-        if let Some(e) = entries.iter().find(|e| e.name.as_bytes() == name) {
-            return Ok(self.child(self.table_child(e))?);
-        }
-        match names {
-            Some(n) => Ok(self.child(n.find(&at, name)?)?),
-            None => Err(Errno::ENOENT),
-        }
-    }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         let at = self.at(Some(cx));
         let me = || self.fs.node(self.key, self.entry, self.proc.clone(), self.n);
         match &self.entry.what {
             What::Dir(..) => {
                 self.check_own(cx, rights::mode::MAY_READ)?;
-                Ok(Arc::new(DirOps(me()?)))
+                Ok(Arc::new(DirectoryFile(DirOps(me()?))))
             }
             What::Text(_, write) => {
                 let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
@@ -111,27 +91,41 @@ impl Inode for Node {
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
     }
-    fn stays_empty(&self) -> bool {
-        matches!(self.entry.what, What::Dir([], None))
-    }
-    fn takes_mounts(&self) -> bool {
-        // What stands for a descriptor may stand for another one the next moment.
-        self.proc.is_none()
-            || !matches!(self.entry.name, "fd" | "fdinfo")
-            || matches!(self.entry.what, What::Dir(..))
-    }
     fn as_dir(&self) -> Option<&dyn DirInode> {
         Some(self)
     }
     fn as_link(&self) -> Option<&dyn LinkInode> {
         Some(self)
     }
-    fn as_magic_link(&self) -> Option<&dyn MagicLink> {
-        Some(self)
+    fn as_special(&self) -> Option<&dyn SpecialInode> {
+        let descriptor = self.proc.is_some()
+            && matches!(self.entry.name, "fd" | "fdinfo")
+            && !matches!(self.entry.what, What::Dir(..));
+        descriptor.then_some(self)
     }
 }
 
 impl DirInode for Node {
+    fn stays_empty(&self) -> bool {
+        matches!(self.entry.what, What::Dir([], None))
+    }
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        let What::Dir(entries, names) = &self.entry.what else { return Err(Errno::ENOTDIR) };
+        self.check_own(cx, rights::mode::MAY_EXEC)?;
+        let at = self.at(Some(cx));
+        if let Some(p) = self.proc.as_ref()
+            && !p.exists(&self.fs.kernel)
+        {
+            return Err(if self.process().is_some() { Errno::ESRCH } else { Errno::ENOENT });
+        }
+        if let Some(e) = entries.iter().find(|e| e.name.as_bytes() == name) {
+            return Ok(self.child(self.table_child(e))?);
+        }
+        match names {
+            Some(n) => Ok(self.child(n.find(&at, name)?)?),
+            None => Err(Errno::ENOENT),
+        }
+    }
     fn create(
         &self,
         _cx: &dyn Caller,
@@ -146,6 +140,9 @@ impl DirInode for Node {
 }
 
 impl LinkInode for Node {
+    fn as_magic_link(&self) -> Option<&dyn MagicLink> {
+        Some(self)
+    }
     fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
         if let What::Link(read) = self.entry.what {
             return read(&self.at(Some(cx)));
@@ -173,5 +170,12 @@ impl MagicLink for Node {
             Ok(Target::Place(_)) => None,
             Err(e) => Some(Err(e)),
         }
+    }
+}
+
+/// What stands for a descriptor of a process.
+impl SpecialInode for Node {
+    fn refuses_mounts(&self) -> bool {
+        true
     }
 }

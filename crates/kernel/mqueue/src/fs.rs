@@ -7,15 +7,14 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use lock_order::{Mutex, rank};
 use rights::{Cap, Perm, mode};
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::inode::NewNode;
 use vfs::{
-    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
-    SeekOps, SetAttr, access,
+    Caller, DirEntry, DirInode, DirSink, DirectoryFile, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
+    OpenFile, SetAttr, access,
 };
 
 mod state;
@@ -292,9 +291,6 @@ fn fs_of(w: &Weak<Mqueues>) -> Arc<dyn FileSystem> {
 }
 
 impl Inode for Root {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         fs_of(&self.0)
     }
@@ -308,13 +304,8 @@ impl Inode for Root {
         set.apply(&mut self.all()?.dir.lock().attr, now());
         Ok(())
     }
-    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        let all = self.all()?;
-        let q = all.dir.lock().queues.get(name).cloned().ok_or(Errno::ENOENT)?;
-        Ok(all.node(q, name))
-    }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        Ok(Arc::new(RootFile(self.all()?)))
+        Ok(Arc::new(DirectoryFile(RootFile(self.all()?))))
     }
     fn as_dir(&self) -> Option<&dyn DirInode> {
         Some(self)
@@ -322,6 +313,11 @@ impl Inode for Root {
 }
 
 impl DirInode for Root {
+    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        let all = self.all()?;
+        let q = all.dir.lock().queues.get(name).cloned().ok_or(Errno::ENOENT)?;
+        Ok(all.node(q, name))
+    }
     fn create(
         &self,
         cx: &dyn Caller,
@@ -356,20 +352,6 @@ impl DirInode for Root {
 
 struct RootFile(Arc<Mqueues>);
 
-impl FileOps for RootFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for RootFile {}
-
 impl DirectoryOps for RootFile {
     fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
         // Offset: inode number plus two; those grow with time, so the order is that of creation.
@@ -398,9 +380,6 @@ struct Node {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         fs_of(&self.fs)
     }

@@ -3,24 +3,19 @@
 
 use abi::stat::Attr;
 use abi::{Errno, Result};
-use std::any::Any;
 use std::sync::Arc;
 use vfs::Caller;
 use vfs::file::{FileOps, OpenFile};
-use vfs::inode::{FileSystem, Inode, InodeRef, InternalFs, SetAttr, XattrInode};
+use vfs::inode::{FileSystem, Inode, InodeRef, InternalFs, SetAttr, SpecialInode, XattrInode};
 use vfs::mount::Path;
 use vfs::{attach::Attachments, dentry::Dentry};
 
 /// The inode by which an open file without a place is reached.
-pub struct AnonInode {
-    /// The file.
-    pub file: Arc<OpenFile>,
+struct AnonInode {
+    file: Arc<OpenFile>,
 }
 
 impl Inode for AnonInode {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         match &self.file.inode {
             Some(i) => i.fs(),
@@ -47,6 +42,15 @@ impl Inode for AnonInode {
     }
     fn attachments(&self) -> Option<&Attachments> {
         self.file.inode.as_ref().and_then(|i| i.attachments())
+    }
+    fn as_special(&self) -> Option<&dyn SpecialInode> {
+        Some(self)
+    }
+}
+
+impl SpecialInode for AnonInode {
+    fn open_file(&self) -> Option<&Arc<OpenFile>> {
+        Some(&self.file)
     }
 }
 

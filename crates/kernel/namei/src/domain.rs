@@ -4,7 +4,6 @@
 //! mounted; what
 //! the caller sees as its root does not matter.
 
-use crate::anon::AnonInode;
 use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::{Errno, Result};
 use landlock::{Domain, Object, Request, access};
@@ -96,7 +95,7 @@ pub(crate) fn check_open(cx: &dyn Caller, place: &Path, flags: i32, execute: boo
     let Some(domain) = &creds.landlock else { return Ok(0) };
     // Files without a place of their own belong to the process that has them.
     let nowhere = Arc::ptr_eq(&place.mount, cx.vfs().anonymous());
-    if flags & libc::O_PATH != 0 || nowhere || place.inode().as_any().downcast_ref::<AnonInode>().is_some() {
+    if flags & libc::O_PATH != 0 || nowhere || place.inode().open_file().is_some() {
         return Ok(0);
     }
     let mode = flags & libc::O_ACCMODE;

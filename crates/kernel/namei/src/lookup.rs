@@ -76,3 +76,15 @@ pub struct Parent {
     /// Slashes followed it: only a directory will do.
     pub slash: bool,
 }
+
+impl Parent {
+    /// Of a path that ends at `dir` without a name.
+    pub(crate) fn root(dir: Path) -> Parent {
+        Parent { dir, name: Vec::new(), last: Last::Root, slash: true }
+    }
+
+    /// Something that is no directory could be made under the name.
+    pub(crate) fn is_name(&self) -> bool {
+        self.last == Last::Normal && !self.slash
+    }
+}

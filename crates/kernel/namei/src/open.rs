@@ -1,9 +1,8 @@
 //! Opening files. See open(2), openat2(2).
 
-use crate::anon::AnonInode;
 use crate::dir::Newborn;
 use crate::lookup::{Last, Lookup, Parent, Start};
-use crate::walk::{self, Target, Walker};
+use crate::walk::{self, Entry, Walker};
 use crate::{domain, quick};
 use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::{Errno, Result};
@@ -155,6 +154,7 @@ pub fn open_at(
     }
     let mut look = how.lookup();
     if flags & libc::O_CREAT != 0 {
+        look.set(Lookup::FOLLOW, flags & (libc::O_NOFOLLOW | libc::O_EXCL) == 0);
         return open_create(cx, view, start, path, how, look);
     }
     look.set(Lookup::FOLLOW, flags & libc::O_NOFOLLOW == 0);
@@ -194,48 +194,31 @@ fn open_or_create(
     hold: impl Fn(&Arc<Mount>) -> Option<InUse<Mount>>,
 ) -> Outcome<Option<Arc<OpenFile>>> {
     let flags = how.flags;
-    let existing = |dir: &Path, p: Path| -> Outcome<Option<Arc<OpenFile>>> {
-        match hold(&p.mount) {
-            Some(held) => open_existing(cx, dir, p, flags, held).map(Some),
-            None => Ok(None),
-        }
-    };
+    let exclusive = flags & libc::O_EXCL != 0;
     let (mut w, mut from) = Walker::new(cx, view, start, path, look)?;
     let mut text = path.to_vec();
     let mut rounds = 0;
-    let exclusive = flags & libc::O_EXCL != 0;
-    let mut known = if look.is_empty() { quick::parent(cx, view, start, path) } else { None };
+    let quick = if Lookup::FOLLOW.contains(look) { quick::parent(cx, view, start, path) } else { None };
+    let mut quick = quick.transpose()?;
     loop {
-        let Parent { dir, name, last, slash } = match known.take() {
-            Some(parent) => parent?,
-            None => w.parent(from, &text)?,
+        let entry = match quick.take() {
+            Some(parent) if parent.is_name() => w.entry(parent.dir, &parent.name, true)?,
+            Some(parent) => Entry::Absent(parent),
+            None => w.entry(from, &text, false)?,
         };
-        if last != Last::Normal {
-            return Err(if exclusive { Errno::EEXIST } else { Errno::EISDIR }.into());
-        }
-        if slash {
-            return Err(Errno::EISDIR.into());
-        }
-        match w.child(&dir, &name) {
-            Ok(p) => {
-                if exclusive {
-                    return Err(Errno::EEXIST.into());
-                }
-                if p.kind() == S_IFLNK {
-                    if flags & libc::O_NOFOLLOW != 0 {
-                        return Err(Errno::ELOOP.into());
-                    }
-                    match w.follow(&dir, &p)? {
-                        Target::Place(p) => return existing(&dir, p),
-                        Target::Text(d, t) => (from, text) = (d, t),
-                    }
-                    continue;
-                }
-                return existing(&dir, p);
+        let parent = match entry {
+            Entry::Present { .. } if exclusive => return Err(Errno::EEXIST.into()),
+            Entry::Present { dir, place } => {
+                let Some(held) = hold(&place.mount) else { return Ok(None) };
+                return open_existing(cx, &dir, place, flags, held).map(Some);
             }
-            Err(Errno::ENOENT) => {}
-            Err(e) => return Err(e.into()),
+            Entry::Absent(parent) => parent,
+        };
+        if !parent.is_name() {
+            let exists = exclusive && parent.last != Last::Normal;
+            return Err(if exists { Errno::EEXIST } else { Errno::EISDIR }.into());
         }
+        let Parent { dir, name, .. } = parent;
         domain::check_make(cx, &dir, &NewNode::Regular)?;
         access::may_create(cx, &dir)?;
         let Some(held) = hold(&dir.mount) else { return Ok(None) };
@@ -446,13 +429,14 @@ fn finish_claiming(
     }
     let inode = p.inode().clone();
     let keep = flags | O_LARGEFILE;
+    let stands_for = inode.open_file().map(|file| file.inode.clone());
     let ops: Arc<dyn FileOps> = match p.kind() {
-        S_IFSOCK if inode.as_any().downcast_ref::<AnonInode>().is_none() => return Err(Errno::ENXIO.into()),
+        S_IFSOCK if stands_for.is_none() => return Err(Errno::ENXIO.into()),
         S_IFBLK => match cx.vfs().devices.open_block(cx, &p, &inode, inode.attr()?.rdev, flags)? {
             Opened::Ops(o) => o,
             Opened::File(f) => return Ok(f),
         },
-        kind @ (S_IFCHR | S_IFIFO) if inode.as_any().downcast_ref::<AnonInode>().is_none() => {
+        kind @ (S_IFCHR | S_IFIFO) if stands_for.is_none() => {
             let outside = if kind == S_IFIFO { inode.open_outside(cx, flags) } else { None };
             let opened = match outside {
                 Some(ops) => Opened::Ops(ops?),
@@ -483,8 +467,8 @@ fn finish_claiming(
         inode.set_attr(cx, &set)?;
         notify::on_path(&p, event::MODIFY);
     }
-    match inode.as_any().downcast_ref::<AnonInode>() {
-        Some(a) => Ok(OpenFile::new(None, a.file.inode.clone(), ops, keep)),
+    match stands_for {
+        Some(inode) => Ok(OpenFile::new(None, inode, ops, keep)),
         None => Ok(OpenFile::at(p, inode, ops, keep, (claim, held), Opener::of(&cx.creds()))),
     }
 }

@@ -171,7 +171,7 @@ impl<'a> Walker<'a> {
 
     /// The whole path.
     pub fn walk(&mut self, from: Path, path: &[u8]) -> Result<Path> {
-        match self.run(from, path, false)? {
+        match self.run(from, path, Goal::Object, false)? {
             Step::Done(p) => {
                 if self.flags.contains(Lookup::DIRECTORY) && !p.is_dir() {
                     return Err(Errno::ENOTDIR);
@@ -181,20 +181,31 @@ impl<'a> Walker<'a> {
                 }
                 Ok(p)
             }
-            Step::Parent(_) => Err(Errno::ENOENT),
+            Step::Parent(_) | Step::Entry { .. } => Err(Errno::ENOENT),
         }
     }
 
     /// All but the last component.
     pub fn parent(&mut self, from: Path, path: &[u8]) -> Result<Parent> {
-        match self.run(from, path, true)? {
+        match self.run(from, path, Goal::Parent, false)? {
             Step::Parent(p) => Ok(p),
-            Step::Done(dir) => Ok(Parent { dir, name: Vec::new(), last: Last::Root, slash: true }),
+            Step::Done(dir) => Ok(Parent::root(dir)),
+            Step::Entry { .. } => Err(Errno::ENOENT),
+        }
+    }
+
+    /// The whole path, to make what it leads to if there is nothing yet (O_CREAT). `searched`: the path is one name in `from`,
+    /// and the caller may search `from`.
+    pub fn entry(&mut self, from: Path, path: &[u8], searched: bool) -> Result<Entry> {
+        match self.run(from, path, Goal::Entry, searched)? {
+            Step::Entry { dir, place } => Ok(Entry::Present { dir, place }),
+            Step::Parent(parent) => Ok(Entry::Absent(parent)),
+            Step::Done(dir) => Ok(Entry::Absent(Parent::root(dir))),
         }
     }
 
     /// The object called `name` in `dir`, mounts crossed, links not followed.
-    pub fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
+    fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
         let epoch = || if self.has_settled(dir) { dir.dentry.epoch() } else { dir.dentry.settled_epoch() };
         let epoch = epoch();
         let known = match dir.dentry.volatile.then(|| dir.dentry.cached(name, epoch)) {
@@ -238,7 +249,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Counts a link and gives where it leads: a place, or text to go on with from `dir` or the root.
-    pub fn follow(&mut self, dir: &Path, link: &Path) -> Result<Target> {
+    fn follow(&mut self, dir: &Path, link: &Path) -> Result<Target> {
         self.links += 1;
         if self.flags.contains(Lookup::NO_SYMLINKS) {
             return Err(Errno::ELOOP);
@@ -306,7 +317,8 @@ impl<'a> Walker<'a> {
         if dir.dentry.volatile { dir.inode().refresh_access(self.cx) } else { Ok(()) }
     }
 
-    fn run(&mut self, from: Path, path: &[u8], want_parent: bool) -> Result<Step> {
+    /// The loop. `searched`: the caller may search `from`.
+    fn run(&mut self, from: Path, path: &[u8], goal: Goal, mut searched: bool) -> Result<Step> {
         let mut cur = from;
         let mut text: Cow<[u8]> = Cow::Borrowed(path);
         let mut i = 0;
@@ -314,24 +326,29 @@ impl<'a> Walker<'a> {
             let Some(component) = Component::first(&text[i..]) else { return Ok(Step::Done(cur)) };
             let (name, through) = (component.name, component.is_through());
             let end = text.len() - component.rest.len();
-            self.recheck(&cur)?;
-            rules::may_search(&self.creds, &cur.dentry, name)?;
-            if want_parent && component.is_last() {
-                return Ok(Step::Parent(Parent {
-                    dir: cur,
-                    name: name.to_vec(),
-                    last: Last::of(name),
-                    slash: through,
-                }));
+            if !std::mem::take(&mut searched) {
+                self.recheck(&cur)?;
+                rules::may_search(&self.creds, &cur.dentry, name)?;
             }
-            match name {
-                b"." => {}
-                b".." => cur = self.up(&cur)?,
-                _ => {
-                    let child = self.child(&cur, name)?;
+            let kind = Last::of(name);
+            let last = goal != Goal::Object && component.is_last();
+            let entry = last && goal == Goal::Entry && kind == Last::Normal && !through;
+            let parent = |dir: Path| Parent { dir, name: name.to_vec(), last: kind, slash: through };
+            if last && !entry {
+                return Ok(Step::Parent(parent(cur)));
+            }
+            match kind {
+                Last::Dot | Last::Root => {}
+                Last::DotDot => cur = self.up(&cur)?,
+                Last::Normal => {
+                    let child = match self.child(&cur, name) {
+                        Err(Errno::ENOENT) if entry => return Ok(Step::Parent(parent(cur))),
+                        child => child?,
+                    };
                     if rules::is_followed(&child.dentry, through, self.flags.contains(Lookup::FOLLOW)) {
                         match self.follow(&cur, &child)? {
-                            Target::Place(p) => cur = p,
+                            Target::Place(place) if entry => return Ok(Step::Entry { dir: cur, place }),
+                            Target::Place(place) => cur = place,
                             Target::Text(dir, mut body) => {
                                 body.extend_from_slice(&text[end..]);
                                 text = Cow::Owned(body);
@@ -340,6 +357,8 @@ impl<'a> Walker<'a> {
                                 continue;
                             }
                         }
+                    } else if entry {
+                        return Ok(Step::Entry { dir: cur, place: child });
                     } else {
                         cur = child;
                     }
@@ -351,13 +370,38 @@ impl<'a> Walker<'a> {
     }
 }
 
+/// What a resolution is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// What the path leads to.
+    Object,
+    /// Its last name, whatever that leads to.
+    Parent,
+    /// What it leads to, or the last name if there is nothing.
+    Entry,
+}
+
 enum Step {
     Done(Path),
     Parent(Parent),
+    Entry { dir: Path, place: Path },
+}
+
+/// What a path leads to that may be about to be made.
+pub enum Entry {
+    /// Nothing, or no name that something could be made under.
+    Absent(Parent),
+    /// An object.
+    Present {
+        /// The directory of its name, or of the magic link that led to it.
+        dir: Path,
+        /// The object.
+        place: Path,
+    },
 }
 
 /// Where a symbolic link leads.
-pub enum Target {
+enum Target {
     /// A magic link: this place.
     Place(Path),
     /// Text to resolve from this directory.

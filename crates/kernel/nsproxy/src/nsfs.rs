@@ -1,7 +1,7 @@
 //! nsfs: namespaces as files. See namespaces(7), ioctl_nsfs(2).
 //!
 //! A file holds its namespace: as long as it is open or mounted, the namespace lives. A mount namespace may hold files of
-//! younger mount namespaces only ([`Inode::mount_ns`]), so none holds itself.
+//! younger mount namespaces only ([`SpecialInode::mount_ns`]), so none holds itself.
 
 use crate::{CgroupNamespace, Ipc, TimeNamespace, UtsNamespace};
 use abi::clone::{
@@ -17,7 +17,7 @@ use std::any::Any;
 use std::sync::Arc;
 use user_ns::UserNamespace;
 use vfs::dentry::Dentry;
-use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, Mount, MountFlags, Path, Vfs};
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, Mount, MountFlags, Path, SpecialInode, Vfs};
 
 const DEV: u64 = makedev(0, 4);
 /// NSFS_MAGIC.
@@ -137,9 +137,6 @@ fn attr(ino: u64, mode: u32) -> Attr {
 struct NsRoot;
 
 impl Inode for NsRoot {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         Arc::new(NsFs)
     }
@@ -155,9 +152,6 @@ struct NsInode {
 }
 
 impl Inode for NsInode {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -170,6 +164,12 @@ impl Inode for NsInode {
         }
         Ok(Arc::new(NsOps(self.ns.clone())))
     }
+    fn as_special(&self) -> Option<&dyn SpecialInode> {
+        Some(self)
+    }
+}
+
+impl SpecialInode for NsInode {
     fn mount_ns(&self) -> Option<u64> {
         if let Namespace::Mount(ns) = &self.ns { Some(ns.id) } else { None }
     }

@@ -76,6 +76,11 @@ impl Node {
 }
 
 impl DirInode for Node {
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        let over = self.core.over(cx);
+        let found = self.find(&over, name)?;
+        Ok(self.of(&over, name, found)?)
+    }
     fn create(
         &self,
         cx: &dyn Caller,

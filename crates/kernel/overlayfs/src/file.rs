@@ -216,27 +216,6 @@ fn needs_list(over: &dyn Caller, node: &Node) -> bool {
     node.is_merged() || impure()
 }
 
-impl FileOps for OpenDir {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_storage(&self) -> Option<&dyn StorageOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for OpenDir {
-    fn ends(&self) -> bool {
-        false
-    }
-}
-
 impl StorageOps for OpenDir {
     fn sync(&self, cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
         let core = &self.node.core;
@@ -268,6 +247,12 @@ impl DirectoryOps for OpenDir {
                 }
             }
         }
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn ends(&self) -> bool {
+        false
     }
 }
 

@@ -9,11 +9,11 @@ use namei::stack;
 use rights::acl::{Acl, AclKind};
 use rights::mode::{MAY_READ, MAY_WRITE};
 use rights::{Cap, Credentials, Perm, mode};
-use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, XattrInode, access,
+    AclInode, Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
+    PermissionInode, SetAttr, XattrInode, access,
 };
 
 impl Node {
@@ -35,9 +35,6 @@ fn may_change(creds: &Credentials, p: &Perm, set: &SetAttr) -> Result<()> {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.core.clone()
     }
@@ -50,24 +47,6 @@ impl Inode for Node {
     fn perm(&self) -> Result<Perm> {
         self.real().inode.perm()
     }
-    fn permission(&self, mask: u32) -> Result<()> {
-        let plain = matches!(self.kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
-        if self.kind == libc::S_IFDIR && self.core.mounter_is_root() {
-            return Ok(());
-        }
-        // What is written is copied up before: that needs reading only.
-        let mask = match self.upper.get() {
-            None if plain && mask & MAY_WRITE != 0 => mask & !MAY_WRITE | MAY_READ,
-            _ => mask,
-        };
-        access::inode_allowed(&self.core.creds, &self.real().inode, mask)
-    }
-    fn about_to_move(&self, cx: &dyn Caller) -> Result<()> {
-        if self.kind == libc::S_IFDIR && !self.is_pure_upper() {
-            return Err(Errno::EXDEV);
-        }
-        self.copy_up(cx, Content::All).map(drop)
-    }
     fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         let content = if set.size == Some(0) { Content::None } else { Content::All };
         let upper = self.writable(cx, content)?;
@@ -78,14 +57,9 @@ impl Inode for Node {
         }
         upper.set_attr(&over, set)
     }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        let over = self.core.over(cx);
-        let found = self.find(&over, name)?;
-        Ok(self.of(&over, name, found)?)
-    }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         match self.kind {
-            libc::S_IFDIR => Ok(Arc::new(OpenDir::new(cx, self.this()?)?)),
+            libc::S_IFDIR => Ok(Arc::new(DirectoryFile(OpenDir::new(cx, self.this()?)?))),
             libc::S_IFREG => {
                 let truncates = flags & libc::O_TRUNC != 0;
                 if flags & libc::O_ACCMODE != libc::O_RDONLY || truncates {
@@ -108,8 +82,29 @@ impl Inode for Node {
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
         Some(self)
     }
-    fn as_acls(&self) -> Option<&dyn AclInode> {
-        self.real().inode.as_acls().map(|_| self as &dyn AclInode)
+    fn as_permission(&self) -> Option<&dyn PermissionInode> {
+        Some(self)
+    }
+}
+
+impl PermissionInode for Node {
+    fn permission(&self, mask: u32) -> Result<()> {
+        let plain = matches!(self.kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
+        if self.kind == libc::S_IFDIR && self.core.mounter_is_root() {
+            return Ok(());
+        }
+        // What is written is copied up before: that needs reading only.
+        let mask = match self.upper.get() {
+            None if plain && mask & MAY_WRITE != 0 => mask & !MAY_WRITE | MAY_READ,
+            _ => mask,
+        };
+        access::inode_allowed(&self.core.creds, &self.real().inode, mask)
+    }
+    fn about_to_move(&self, cx: &dyn Caller) -> Result<()> {
+        if self.kind == libc::S_IFDIR && !self.is_pure_upper() {
+            return Err(Errno::EXDEV);
+        }
+        self.copy_up(cx, Content::All).map(drop)
     }
 }
 

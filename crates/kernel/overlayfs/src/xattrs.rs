@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::node::Node;
 use abi::{Errno, Result};
 use rights::mode::{MAY_READ, MAY_WRITE};
-use vfs::{Caller, XattrInode};
+use vfs::{AclInode, Caller, XattrInode};
 
 const AGAIN: &[u8] = b"overlay.";
 
@@ -28,6 +28,9 @@ impl Core {
 }
 
 impl XattrInode for Node {
+    fn as_acls(&self) -> Option<&dyn AclInode> {
+        self.real().inode.as_acls().map(|_| self as &dyn AclInode)
+    }
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         let over = self.core.over(cx);
         let (real, name) = (&self.real().inode, self.core.name_below(name)?);

@@ -12,13 +12,12 @@ use abi::{Errno, Result};
 use lock_order::{MutexGuard, rank};
 use namei::rename::{EXCHANGE, WHITEOUT};
 use rights::Perm;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::{
-    AclInode, Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, SetAttr, TimeSet,
-    XattrInode,
+    AclInode, Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode,
+    SetAttr, TimeSet, XattrInode,
 };
 
 /// Bytes of extended attributes of an inode in a file system that has no limit on inodes.
@@ -121,9 +120,6 @@ impl Node {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
     }
@@ -154,9 +150,6 @@ impl Inode for Node {
         self.set_owner(set.uid, set.gid);
         self.set_times(set)
     }
-    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
-        Ok(self.dir()?.find(cx, &self.fs, name)?)
-    }
     fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         match &self.body {
             Body::File(c) => {
@@ -165,7 +158,7 @@ impl Inode for Node {
                 }
                 Ok(Arc::new(File::new(self.this()?)))
             }
-            Body::Dir(_) => Ok(Arc::new(DirFile::new(self.this()?))),
+            Body::Dir(_) => Ok(Arc::new(DirectoryFile(DirFile::new(self.this()?)))),
             _ => Err(Errno::ENXIO),
         }
     }
@@ -181,12 +174,12 @@ impl Inode for Node {
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
         Some(self)
     }
-    fn as_acls(&self) -> Option<&dyn AclInode> {
-        Some(self)
-    }
 }
 
 impl DirInode for Node {
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        Ok(self.dir()?.find(cx, &self.fs, name)?)
+    }
     fn create(
         &self,
         cx: &dyn Caller,
@@ -346,6 +339,9 @@ impl LinkInode for Node {
 }
 
 impl XattrInode for Node {
+    fn as_acls(&self) -> Option<&dyn AclInode> {
+        Some(self)
+    }
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         supported(name)?;
         self.xattrs(cx, |x| x.get(name).cloned().ok_or(Errno::ENODATA))

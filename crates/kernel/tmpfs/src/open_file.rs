@@ -213,27 +213,6 @@ impl DirFile {
     }
 }
 
-impl FileOps for DirFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_storage(&self) -> Option<&dyn StorageOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for DirFile {
-    fn ends(&self) -> bool {
-        false
-    }
-}
-
 impl StorageOps for DirFile {
     fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, _data_only: bool) -> Result<()> {
         Ok(())
@@ -252,5 +231,11 @@ impl DirectoryOps for DirFile {
         };
         accessed(&self.node, file);
         Ok(next)
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn ends(&self) -> bool {
+        false
     }
 }

@@ -15,11 +15,11 @@ use namei::{
     lookup::{Lookup, Start},
     walk::lookup,
 };
-use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{
-    Caller, DirEntry, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile, SeekOps, SetAttr,
+    Caller, DirEntry, DirInode, DirSink, DirectoryFile, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
+    OpenFile, SetAttr,
 };
 
 /// Major number of slaves.
@@ -204,9 +204,6 @@ impl Root {
 }
 
 impl Inode for Root {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         match self.fs.upgrade() {
             Some(f) => f,
@@ -223,6 +220,15 @@ impl Inode for Root {
         set.apply(&mut self.devpts()?.root.lock(), now());
         Ok(())
     }
+    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        Ok(Arc::new(DirectoryFile(RootFile(self.devpts()?))))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        Some(self)
+    }
+}
+
+impl DirInode for Root {
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         let fs = self.devpts()?;
         if name == b"ptmx" {
@@ -235,26 +241,9 @@ impl Inode for Root {
         }
         fs.slave_inode(index).ok_or(Errno::ENOENT)
     }
-    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        Ok(Arc::new(RootFile(self.devpts()?)))
-    }
 }
 
 struct RootFile(Arc<Devpts>);
-
-impl FileOps for RootFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_seek(&self) -> Option<&dyn SeekOps> {
-        Some(self)
-    }
-    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
-        Some(self)
-    }
-}
-
-impl SeekOps for RootFile {}
 
 impl DirectoryOps for RootFile {
     fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
@@ -300,9 +289,6 @@ impl Node {
 }
 
 impl Inode for Node {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         match self.fs.upgrade() {
             Some(f) => f,

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 
 /// EACCES unless `creds` grants every bit of `mask` on an inode: by its access control list or its mode, or by capabilities.
 pub fn inode_allowed(creds: &Credentials, inode: &InodeRef, mask: u32) -> Result<()> {
-    if let Some(judged) = inode.judges(creds, mask) {
+    let rules = inode.as_permission();
+    if let Some(judged) = rules.and_then(|rules| rules.judges(creds, mask)) {
         return judged;
     }
     let p = inode.perm()?;
@@ -26,7 +27,7 @@ pub fn inode_allowed(creds: &Credentials, inode: &InodeRef, mask: u32) -> Result
             None => allowed(creds, &p, mask)?,
         }
     }
-    inode.permission(mask)
+    rules.map_or(Ok(()), |rules| rules.permission(mask))
 }
 
 /// Permission on an inode, whatever the mount.

@@ -18,6 +18,7 @@ use wait::Subscription;
 mod caller;
 pub mod claim;
 pub mod devices;
+mod directory;
 mod layer;
 mod opener;
 mod ops;
@@ -25,6 +26,7 @@ mod owner;
 mod state;
 pub use self::caller::{As, Caller, Internal};
 pub use claim::Claim;
+pub use directory::DirectoryFile;
 pub use layer::{FileLayer, Vfs};
 pub use opener::Opener;
 pub use ops::{

@@ -1,20 +1,21 @@
-//! What a file system implements.
+//! What a file system implements: [`FileSystem`] and [`Inode`], and of the traits for abilities those that its objects have.
 
 use crate::attach::Attachments;
-use crate::file::{Caller, FileOps, OpenFile};
-use crate::mount::Path;
+use crate::file::{Caller, FileOps};
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use caller::Outcome;
-use rights::acl::{Acl, AclKind};
-use rights::{Credentials, Perm};
+use rights::Perm;
 use std::any::Any;
 use std::sync::Arc;
-use wait::{Events, WaitQueue};
 
+mod abilities;
 mod internal;
 
+pub use abilities::{
+    AclInode, Confirming, DirInode, LinkInode, MagicLink, OutsideSocket, PermissionInode, ServedInode,
+    SpecialInode, XattrInode,
+};
 pub use internal::{InternalFs, InternalInode};
 
 /// A shared inode.
@@ -177,12 +178,9 @@ pub trait DirSink {
     fn entry(&mut self, next: u64, e: &DirEntry) -> bool;
 }
 
-/// A file system object. Methods on names get one component without slash,
-/// never empty, `.` or `..`; permission checks happened before in `vfs`.
-/// Defaults answer as Linux does for objects without the operation.
+/// A file system object: what every object has, and accessors for the abilities that only some have. The methods of
+/// `dyn Inode` of the same names as those of an ability give Linux's answer where the ability is missing.
 pub trait Inode: Send + Sync + Any {
-    /// For file systems that compose others or look inside their own.
-    fn as_any(&self) -> &dyn Any;
     /// The instance this belongs to.
     fn fs(&self) -> Arc<dyn FileSystem>;
     /// Current attributes.
@@ -196,90 +194,21 @@ pub trait Inode: Send + Sync + Any {
         let a = self.attr()?;
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
-    /// Further demands of the file system besides mode and lists, for a `mask` that these grant. A stacked file system
-    /// checks that the mounter has the rights below.
-    fn permission(&self, _mask: u32) -> Result<()> {
-        Ok(())
-    }
-    /// Requests the attributes that [`Inode::attr`] returns from the server of the file system, unless they are still
-    /// valid. May wait through the caller's waiter; [`Inode::attr`] and [`Inode::perm`] never do.
-    fn refresh(&self, _cx: &dyn Caller) -> Result<()> {
-        Ok(())
-    }
-    /// As [`Inode::refresh`], before access to the object is judged.
-    fn refresh_access(&self, _cx: &dyn Caller) -> Result<()> {
-        Ok(())
-    }
-    /// The answer of a file system that judges access itself. `None` for all others: mode, lists and capabilities decide.
-    fn judges(&self, _creds: &Credentials, _mask: u32) -> Option<Result<()>> {
-        None
-    }
-    /// The server of the file system decides about changes of attributes.
-    fn judges_changes(&self) -> bool {
-        false
-    }
-    /// The server of the file system applies the umask of the process that makes an object in it.
-    fn keeps_umask(&self) -> bool {
-        false
-    }
-    /// What access(2) and chdir(2) ask besides [`Inode::judges`].
-    fn ask_access(&self, _cx: &dyn Caller, _mask: u32) -> Result<()> {
-        Ok(())
-    }
-    /// statfs(2) of this object; as [`FileSystem::statfs`] where no one has to be asked.
-    fn statfs(&self, _cx: &dyn Caller) -> Result<StatFs> {
-        self.fs().statfs()
-    }
     /// Changes attributes.
     fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {
         Err(Errno::EPERM)
-    }
-    /// It is about to get another name by a rename that is otherwise allowed. EXDEV for what cannot move.
-    fn about_to_move(&self, _cx: &dyn Caller) -> Result<()> {
-        Ok(())
-    }
-    /// Finds an entry; ENOENT when there is none.
-    fn lookup(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<InodeRef> {
-        Err(Errno::ENOTDIR)
     }
     /// Opens the object. `flags` are open(2)'s; creation, exclusivity and permission
     /// were dealt with. FIFOs may block through the caller's waiter.
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
     }
-    /// Opens a FIFO that may be open outside this kernel at its other end. May block through the caller's waiter.
-    /// `None` for all others: their pipe is this kernel's.
-    fn open_outside(&self, _cx: &dyn Caller, _flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
-        None
-    }
-    /// Connects to a socket (SOCK_STREAM, SOCK_SEQPACKET) with its other side outside this kernel; `queue` receives its
-    /// readiness. EACCES for a caller that may not. `None` for all others.
-    fn connect_outside(
-        &self,
-        _cx: &dyn Caller,
-        _kind: i32,
-        _queue: &WaitQueue,
-    ) -> Option<Result<Arc<dyn OutsideSocket>>> {
-        None
-    }
-    /// A directory in which there will never be anything, so that a mount hides nothing.
-    fn stays_empty(&self) -> bool {
-        false
-    }
-    /// The mount namespace that a file of nsfs keeps alive (the ID of its [`MountSet`](crate::mount::MountSet)).
-    fn mount_ns(&self) -> Option<u64> {
-        None
-    }
-    /// Something may be mounted on it.
-    fn takes_mounts(&self) -> bool {
-        true
-    }
     /// A per-inode slot where the socket layer keeps the endpoint bound to a socket inode,
     /// the pipe layer its FIFO, the lock layer its records.
     fn attachments(&self) -> Option<&Attachments> {
         None
     }
-    /// As a directory with names that can be changed.
+    /// As a directory.
     fn as_dir(&self) -> Option<&dyn DirInode> {
         None
     }
@@ -287,188 +216,24 @@ pub trait Inode: Send + Sync + Any {
     fn as_link(&self) -> Option<&dyn LinkInode> {
         None
     }
-    /// As a magic link.
-    fn as_magic_link(&self) -> Option<&dyn MagicLink> {
+    /// As one with extended attributes.
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
         None
     }
     /// As one of a file system that others change.
     fn as_confirming(&self) -> Option<&dyn Confirming> {
         None
     }
-    /// As one with extended attributes.
-    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+    /// As one of a file system with rules of its own about access.
+    fn as_permission(&self) -> Option<&dyn PermissionInode> {
         None
     }
-    /// As one with access control lists.
-    fn as_acls(&self) -> Option<&dyn AclInode> {
+    /// As one with attributes that a server keeps.
+    fn as_served(&self) -> Option<&dyn ServedInode> {
         None
     }
-}
-
-impl dyn Inode {
-    /// As a directory with names that can be changed; EPERM.
-    pub fn dir(&self) -> Result<&dyn DirInode> {
-        self.as_dir().ok_or(Errno::EPERM)
-    }
-
-    /// Target of a symbolic link; EINVAL for others.
-    pub fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
-        self.as_link().ok_or(Errno::EINVAL)?.readlink(cx)
-    }
-
-    /// As one with extended attributes; EOPNOTSUPP.
-    pub fn xattrs(&self) -> Result<&dyn XattrInode> {
-        self.as_xattrs().ok_or(Errno::EOPNOTSUPP)
-    }
-}
-
-/// A directory with names that can be changed. Defaults answer as Linux does for a file system without the operation.
-pub trait DirInode {
-    /// Makes an entry owned by (uid, gid) with `mode` permission bits (umask applied); EEXIST when there.
-    fn create(
-        &self,
-        _cx: &dyn Caller,
-        _name: &[u8],
-        _node: &NewNode,
-        _mode: u32,
-        _uid: u32,
-        _gid: u32,
-    ) -> Result<InodeRef> {
-        Err(Errno::EPERM)
-    }
-    /// As [`DirInode::create`] of a regular file that is opened with `flags` in the same step. `None` where making and opening
-    /// are two steps.
-    fn create_open(
-        &self,
-        _cx: &dyn Caller,
-        _name: &[u8],
-        _mode: u32,
-        _flags: i32,
-    ) -> Option<Result<(InodeRef, Arc<dyn FileOps>)>> {
+    /// As one that stands for an object outside its file system.
+    fn as_special(&self) -> Option<&dyn SpecialInode> {
         None
     }
-    /// Makes an unnamed regular file in this directory (O_TMPFILE).
-    fn create_unnamed(&self, _cx: &dyn Caller, _mode: u32, _uid: u32, _gid: u32) -> Result<InodeRef> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    /// Hard link to an inode of the same file system.
-    fn link(&self, _cx: &dyn Caller, _name: &[u8], _target: &InodeRef) -> Result<()> {
-        Err(Errno::EPERM)
-    }
-    /// Removes an entry that is not a directory.
-    fn unlink(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
-        Err(Errno::EPERM)
-    }
-    /// Removes an empty directory; ENOTEMPTY otherwise.
-    fn rmdir(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
-        Err(Errno::EPERM)
-    }
-    /// Moves `name` to `new_dir`/`new_name` on the same file system. `flags`: RENAME_*.
-    fn rename(
-        &self,
-        _cx: &dyn Caller,
-        _name: &[u8],
-        _new_dir: &InodeRef,
-        _new_name: &[u8],
-        _flags: u32,
-    ) -> Result<()> {
-        Err(Errno::EPERM)
-    }
-}
-
-/// A symbolic link.
-pub trait LinkInode {
-    /// Like [`LinkInode::readlink`], for callers that later check that the link has not changed. `None` when the text is not known.
-    fn link_text(&self, cx: &dyn Caller) -> Option<Vec<u8>> {
-        self.readlink(cx).ok()
-    }
-    /// Where it leads; EINVAL when it is no link.
-    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>>;
-    /// It was followed or read through a mount that keeps times of access.
-    fn followed(&self) {}
-}
-
-/// A link that leads to a place or an open file rather than to a path (/proc/PID/fd/N, exe, cwd, root).
-pub trait MagicLink {
-    /// The place itself instead of a path to walk.
-    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<Path>>;
-    /// The open file of a link to one that has no path (pipes, memfd).
-    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<OpenFile>>>;
-}
-
-/// An inode of a file system that others change: it can say whether what is known of names still holds.
-pub trait Confirming {
-    /// Attributes returned by the [`Inode::lookup`] that has just produced this inode; `None` where it does not learn them.
-    fn told(&self) -> Option<Attr>;
-    /// Whether `path`, names below this directory without `.` or `..`, still leads to `inode`: then its attributes. Links
-    /// are not followed.
-    fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr>;
-    /// Whether `path`, names below this directory without `.` or `..`, still leads nowhere.
-    fn still_absent(&self, path: &[u8]) -> bool;
-    /// Takes note of what others have changed, for [`Confirming::epoch`].
-    fn settle(&self) {}
-    /// Takes note of what others have changed, and of this directory's own owners and mode, which a walk is about to look at.
-    /// `settled`: the walk has taken note of what others have changed in this file system already.
-    fn recheck(&self, _settled: bool) {}
-    /// A number, not 0, that stays the same while other processes change nothing in this directory, neither names nor
-    /// the right to search it. `None` when that is not known: then what is kept of its names must be asked for again.
-    fn epoch(&self) -> Option<u64> {
-        None
-    }
-    /// Whether the object may have other names than the one that it was found by last. Such a name is asked about each time, as the
-    /// file system may want to know by which it is used.
-    fn has_other_names(&self) -> bool {
-        false
-    }
-    /// The directory was on the way of a path that had to be asked about.
-    fn passed(&self) {}
-    /// The caller made or removed one of its names: attributes known of it may not hold any more.
-    fn changed(&self) {}
-    /// The caller moved it to this name.
-    fn renamed(&self, _dir: &InodeRef, _name: &[u8]) {}
-}
-
-/// An inode with extended attributes.
-pub trait XattrInode {
-    /// Value of an extended attribute; ENODATA when absent, EOPNOTSUPP without support.
-    fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>>;
-    /// Sets one; `flags` XATTR_CREATE or XATTR_REPLACE.
-    fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()>;
-    /// Names of all.
-    fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>>;
-    /// The file system takes the capabilities of a program away when its owner changes, as the kernel does with the others.
-    fn chown_drops_capabilities(&self) -> bool {
-        false
-    }
-    /// Removes one.
-    fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()>;
-}
-
-/// An inode of a file system that keeps access control lists.
-pub trait AclInode {
-    /// The list of a kind; `None` when the mode says everything.
-    fn acl(&self, kind: AclKind) -> Result<Option<Arc<Acl>>>;
-    /// Sets or removes one. `mode`: the permission bits to set at the same time (07777).
-    fn set_acl(&self, cx: &dyn Caller, kind: AclKind, acl: Option<Arc<Acl>>, mode: Option<u32>)
-    -> Result<()>;
-    /// The file system itself gives new objects what their directory's default list says.
-    fn inherits_by_itself(&self) -> bool {
-        false
-    }
-}
-
-/// A connected Unix socket of the host. Nothing here waits: EAGAIN.
-pub trait OutsideSocket: Send + Sync {
-    /// Sends what there is room for; EPIPE without SIGPIPE.
-    fn send(&self, data: &[u8]) -> Result<usize>;
-    /// Receives into `buf`: how many bytes are in it, and how many the record has. `peek`: they stay. `record`: not a stream.
-    fn recv(&self, buf: &mut [u8], peek: bool, record: bool) -> Result<(usize, usize)>;
-    /// shutdown(2).
-    fn shutdown(&self, how: i32) -> Result<()>;
-    /// Readiness.
-    fn poll(&self) -> Events;
-    /// FIONREAD.
-    fn unread(&self) -> Result<i32>;
-    /// User and group ID of the other side.
-    fn owner(&self) -> (u32, u32);
 }

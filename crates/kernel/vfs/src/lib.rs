@@ -26,12 +26,13 @@ pub mod testing;
 
 pub use dentry::Dentry;
 pub use file::{
-    As, Caller, DirectoryOps, FileLayer, FileOps, Internal, Lingering, Loan, LockFile, MapOps, MapRequest,
-    Mapping, OpenFile, OpenFileState, SeekOps, SignalOwner, StorageOps, StreamOps, Vfs,
+    As, Caller, DirectoryFile, DirectoryOps, FileLayer, FileOps, Internal, Lingering, Loan, LockFile, MapOps,
+    MapRequest, Mapping, OpenFile, OpenFileState, SeekOps, SignalOwner, StorageOps, StreamOps, Vfs,
 };
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{
     AclInode, Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, InternalFs,
-    InternalInode, LinkInode, MagicLink, NewNode, OutsideSocket, SetAttr, TimeSet, XattrInode,
+    InternalInode, LinkInode, MagicLink, NewNode, OutsideSocket, PermissionInode, ServedInode, SetAttr,
+    SpecialInode, TimeSet, XattrInode,
 };
 pub use mount::{Mount, MountFlags, Path, SbFlags, SuperBlock};

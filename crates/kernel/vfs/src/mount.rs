@@ -412,7 +412,7 @@ impl Mount {
         if !d.is_mountpoint() {
             return None;
         }
-        self.children.read().get(&key(d)).cloned()
+        Mounts(self.children.read()).on(d).cloned()
     }
 
     /// The mounts on it, unless a thread is changing them.

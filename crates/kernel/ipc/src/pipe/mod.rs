@@ -374,9 +374,6 @@ struct PipeInode {
 }
 
 impl Inode for PipeInode {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         Arc::new(InternalFs::Pipe)
     }

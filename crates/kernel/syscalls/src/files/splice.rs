@@ -439,6 +439,7 @@ pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> Sy
     }
     let nowait = flags & SPLICE_F_NONBLOCK != 0;
     if !f.writable() {
+        io::check_readable(&f)?;
         return transfer::read(c, &f, &iov, How { nowait, ..How::default() });
     }
     // Waits until something fits, then takes what does: unlike write(2), not everything.

@@ -61,7 +61,7 @@ fn check_offset(off: u64, len: usize) -> abi::Result<()> {
 
 /// Reads into `iov`. The file is open for reading.
 pub fn read(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
-    io::check_readable(f)?;
+    io::check_no_directory(f)?;
     notify::ask_to_read(c, f)?;
     if !f.ops.seekable() {
         return read_stream(c, f, iov, how.nowait);
@@ -205,7 +205,6 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
 
 /// Writes from `iov`. The file is open for writing.
 pub fn write(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
-    io::check_writable(f)?;
     if !f.ops.seekable() {
         return write_stream(c, f, iov, how.nowait);
     }

@@ -254,7 +254,7 @@ pub trait MapOps {
     }
 }
 
-/// Open directories.
+/// Open directories. [`DirectoryFile`](super::DirectoryFile) makes an open file of one.
 pub trait DirectoryOps {
     /// Feeds directory entries from offset `pos` on; returns the offset to continue with. `.` and `..`
     /// have the offsets 0 and 1 and come from `vfs::dir`: implementations see `pos >= 2` and hand out
@@ -263,6 +263,14 @@ pub trait DirectoryOps {
     /// The process that the directory /proc/PID stands for, which pidfd_send_signal(2) takes too.
     fn process(&self) -> Option<Arc<Pid>> {
         None
+    }
+    /// Directories with storage behind them.
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        None
+    }
+    /// SEEK_END has a meaning.
+    fn ends(&self) -> bool {
+        true
     }
 }
 

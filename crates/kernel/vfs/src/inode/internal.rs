@@ -11,7 +11,6 @@ use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use lock_order::Mutex;
-use std::any::Any;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -121,9 +120,6 @@ impl InternalInode {
 }
 
 impl Inode for InternalInode {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
     fn fs(&self) -> Arc<dyn FileSystem> {
         Arc::new(self.fs)
     }
