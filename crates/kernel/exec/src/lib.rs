@@ -105,7 +105,7 @@ pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
 /// Opens a file for execution, relative to the working directory.
 pub fn open_program(c: &Current, path: &[u8]) -> Result<Arc<OpenFile>> {
     let view = c.fs().view();
-    namei::open::open_exec(c, &view, &namei::lookup::Start::Cwd, path, namei::lookup::Lookup::FOLLOW)
+    namei::opening::open_exec(c, &view, &namei::lookup::Start::Cwd, path, namei::lookup::Lookup::FOLLOW)
         .map_err(caller::retry::Failure::errno)
 }
 

@@ -196,7 +196,7 @@ impl Fanotify {
     }
 
     fn open_file(&self, cx: &dyn Caller, event: &Event) -> Result<i32> {
-        let opened = namei::open::open_event(cx, &event.path, self.event_flags & !libc::O_CLOEXEC);
+        let opened = namei::opening::open_event(cx, &event.path, self.event_flags & !libc::O_CLOEXEC);
         let file = opened.map_err(caller::retry::Failure::errno)?;
         cx.install(file, self.event_flags & libc::O_CLOEXEC != 0)
     }

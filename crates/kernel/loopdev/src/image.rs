@@ -7,7 +7,7 @@ use abi::{Errno, Result};
 use caller::retry::Failure;
 use mounts::PathCaller;
 use mounts::fstypes::Request;
-use namei::open::open_path;
+use namei::opening::open_path;
 use namei::walk::lookup;
 use namei::{Lookup, Start};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Path resolution, and the calls on names. See path_resolution(7); Linux has this in fs/namei.c.
 //!
 //! [`walk`] resolves any path, [`quick`] a path with all its names in the cache. Both follow the [`rules`]. [`lookup`]
-//! has the flags of a look-up. [`open`], [`dir`], [`link`], [`rename`], [`attr`], [`xattr`] are the calls. [`stack`]
+//! has the flags of a look-up. [`open`] (and [`opening`], of what a path led to), [`dir`], [`link`], [`rename`], [`attr`], [`xattr`] are the calls. [`stack`]
 //! has the operations of a stacked file system on the file systems below; [`domain`] asks Landlock's rules. A
 //! checkpoint keeps nothing of this crate.
 
@@ -13,9 +13,11 @@ pub mod attr;
 pub mod dir;
 mod domain;
 pub mod handles;
+mod how;
 pub mod link;
 pub mod lookup;
 pub mod open;
+pub mod opening;
 mod quick;
 pub mod rename;
 mod rules;
@@ -24,5 +26,5 @@ pub mod walk;
 pub mod xattr;
 
 pub use domain::rule_object;
+pub use how::OpenHow;
 pub use lookup::{Lookup, Start};
-pub use open::OpenHow;

@@ -3,7 +3,7 @@
 use abi::Errno;
 use caller::retry::Failure;
 use files::io;
-use namei::open::open_path;
+use namei::opening::open_path;
 use namei::{attr, dir, walk};
 use vfs::{DirEntry, DirSink, Internal, NewNode, Path};
 

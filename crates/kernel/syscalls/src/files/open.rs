@@ -4,8 +4,8 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::at::{self, CWD};
 use abi::Errno;
 use caller::Limits;
+use namei::OpenHow;
 use namei::Start;
-use namei::open::OpenHow;
 use task::{Current, SysResult};
 
 const RESOLVE_IN_ROOT: u64 = 0x10;

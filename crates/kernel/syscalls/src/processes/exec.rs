@@ -117,7 +117,7 @@ pub fn execveat(c: &mut Current, dir: DirFd, path: PathPtr, argv: Ptr, envp: Ptr
     let from_dir = dir.0 != libc::AT_FDCWD && name.first() != Some(&b'/');
     let start = if from_dir { Start::File(c.file(dir.0)?) } else { Start::Cwd };
     let view = c.fs().view();
-    let file = namei::open::open_exec(c, &view, &start, &name, look)?;
+    let file = namei::opening::open_exec(c, &view, &start, &name, look)?;
     let filename = match (from_dir, name.is_empty()) {
         (false, _) => name,
         (true, true) => format!("/dev/fd/{}", dir.0).into_bytes(),
