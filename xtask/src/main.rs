@@ -13,6 +13,7 @@ mod prose;
 mod readmes;
 mod sources;
 mod statics;
+mod tours;
 mod unused;
 mod words;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
             found.extend(prose::check()?);
             found.extend(readmes::check()?);
             found.extend(changelog::check()?);
+            found.extend(tours::check()?);
             found.extend(words::check()?);
             Ok(found)
         }),
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("usage: cargo xtask layers|deps|circles FOLDER");
             eprintln!(
-                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, objects keep moments of the kernel's clock, modules do not need each other in circles, files are not too long, documents and scripts are wrapped, READMEs list the crates of their folders, the changelog has the version, texts do not call things persons"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, objects keep moments of the kernel's clock, modules do not need each other in circles, files are not too long, documents and scripts are wrapped, READMEs list the crates of their folders, the changelog has the version, tours are short and true, texts do not call things persons"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);
