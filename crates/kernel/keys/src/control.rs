@@ -1,6 +1,6 @@
 //! The operations of add_key(2), request_key(2) and keyctl(2).
 
-use crate::holder::{DEFAULT_RING, Holder, Who};
+use crate::holder::{DEFAULT_RING, Holder, Subject};
 use crate::key::{Index, Kind, Payload, Serial, need};
 use crate::lookup::{For, FoundKey};
 use crate::quota::Setting;
@@ -19,15 +19,15 @@ impl Keys {
     /// add_key(2): makes a key, or gives a new payload to the one of that type and description in the keyring.
     pub fn add(
         &self,
-        who: &Who<'_>,
+        subject: &Subject<'_>,
         kind: Option<Kind>,
         description: Option<Vec<u8>>,
         payload: Vec<u8>,
         ring: i32,
     ) -> Result<Serial> {
         let mut store = self.store.lock();
-        store.purge(who.now);
-        let FoundKey { serial: ring, possessed } = store.look_up(who, ring, WRITE)?;
+        store.purge(subject.now);
+        let FoundKey { serial: ring, possessed } = store.look_up(subject, ring, WRITE)?;
         let kind = kind.ok_or(Errno::ENODEV)?;
         store.key(ring)?.links()?;
         kind.check_payload(&payload)?;
@@ -37,7 +37,7 @@ impl Keys {
         if let Some(serial) = old
             && store.key(serial)?.revoked.is_none()
         {
-            if !allows(who, store.key(serial)?, possessed, need::WRITE) {
+            if !allows(subject, store.key(serial)?, possessed, need::WRITE) {
                 return Err(Errno::EACCES);
             }
             store.fill(serial, payload)?;
@@ -53,8 +53,8 @@ impl Keys {
             kind,
             description,
             payload,
-            owner: who.owner(),
-            gid: Some(who.creds.fsgid),
+            owner: subject.owner(),
+            gid: Some(subject.creds.fsgid),
             permissions: kind.default_permissions(),
             counted: true,
             overrun: false,
@@ -70,26 +70,26 @@ impl Keys {
     /// request_key(2). With `make` a key that is not there is negated, as without request-key(8).
     pub fn request(
         &self,
-        who: &Who<'_>,
+        subject: &Subject<'_>,
         kind: Option<Kind>,
         description: Vec<u8>,
         make: bool,
         ring: i32,
     ) -> Result<Serial> {
         let mut store = self.store.lock();
-        store.purge(who.now);
-        let ring = if ring == 0 { None } else { Some(store.look_up(who, ring, WRITE)?.serial) };
+        store.purge(subject.now);
+        let ring = if ring == 0 { None } else { Some(store.look_up(subject, ring, WRITE)?.serial) };
         let index: Index = (kind.ok_or(Errno::ENOKEY)?, description.into());
-        match store.search_own(who, &SearchTarget::Named(&index), States::NotExpired) {
+        match store.search_own(subject, &SearchTarget::Named(&index), States::NotExpired) {
             Ok(serial) => {
                 if let Some(ring) = ring {
                     store.link(ring, serial)?;
                 }
-                store.key(serial)?.usable(who.now)?;
+                store.key(serial)?.usable(subject.now)?;
                 Ok(serial)
             }
             Err(Errno::EAGAIN) if make => {
-                store.negate(who, index, ring)?;
+                store.negate(subject, index, ring)?;
                 Err(Errno::ENOKEY)
             }
             Err(Errno::EAGAIN) => Err(Errno::ENOKEY),
@@ -98,53 +98,53 @@ impl Keys {
     }
 
     /// KEYCTL_GET_KEYRING_ID.
-    pub fn id(&self, who: &Who<'_>, id: i32, create: bool) -> Result<Serial> {
+    pub fn id(&self, subject: &Subject<'_>, id: i32, create: bool) -> Result<Serial> {
         let what = For { create, ..For::new(need::SEARCH) };
-        Ok(self.store.lock().look_up(who, id, what)?.serial)
+        Ok(self.store.lock().look_up(subject, id, what)?.serial)
     }
 
     /// KEYCTL_JOIN_SESSION_KEYRING.
-    pub fn join_session(&self, who: &Who<'_>, name: Option<Vec<u8>>) -> Result<Serial> {
+    pub fn join_session(&self, subject: &Subject<'_>, name: Option<Vec<u8>>) -> Result<Serial> {
         let mut store = self.store.lock();
-        store.purge(who.now);
-        let Some(name) = name else { return store.install_session(who, None) };
-        let ns = who.creds.user_ns.inum();
+        store.purge(subject.now);
+        let Some(name) = name else { return store.install_session(subject, None) };
+        let ns = subject.creds.user_ns.inum();
         let known = store.keys.iter().find(|(_, k)| {
             k.joinable
                 && k.owner.0 == ns
                 && *k.description == *name
                 && k.revoked.is_none()
-                && allows(who, k, false, need::SEARCH)
+                && allows(subject, k, false, need::SEARCH)
         });
         let known = known.map(|(serial, _)| *serial);
-        if known.is_some() && known == store.rings_of(who.holder).session {
+        if known.is_some() && known == store.rings_of(subject.holder).session {
             return Ok(0);
         }
         let serial = match known {
             Some(serial) => serial,
             None => {
                 let permissions = need::ALL << 24 | (need::VIEW | need::READ | need::LINK) << 16;
-                let new = NewKey::ring("", who.user(), Some(who.creds.gid), permissions);
+                let new = NewKey::ring("", subject.user(), Some(subject.creds.gid), permissions);
                 let serial = store.make(NewKey { description: name.into(), overrun: false, ..new })?;
                 store.name(serial);
                 serial
             }
         };
-        store.install_session(who, Some(serial))
+        store.install_session(subject, Some(serial))
     }
 
     /// KEYCTL_SESSION_TO_PARENT: the parent's session is the caller's from now on. The caller has looked whether that may be.
-    pub fn give_session(&self, who: &Who<'_>, parent: &Holder) -> Result<()> {
+    pub fn give_session(&self, subject: &Subject<'_>, parent: &Holder) -> Result<()> {
         let mut store = self.store.lock();
-        let session = store.look_up(who, -3, For::new(need::LINK))?.serial;
-        let parent = Who { holder: parent, ..*who };
+        let session = store.look_up(subject, -3, For::new(need::LINK))?.serial;
+        let parent = Subject { holder: parent, ..*subject };
         store.install_session(&parent, Some(session)).map(drop)
     }
 
     /// KEYCTL_UPDATE.
-    pub fn update(&self, who: &Who<'_>, id: i32, payload: Vec<u8>) -> Result<()> {
+    pub fn update(&self, subject: &Subject<'_>, id: i32, payload: Vec<u8>) -> Result<()> {
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::new(need::WRITE))?.serial;
+        let serial = store.look_up(subject, id, For::new(need::WRITE))?.serial;
         let kind = store.key(serial)?.kind;
         if !kind.updates() {
             return Err(Errno::EOPNOTSUPP);
@@ -154,10 +154,10 @@ impl Keys {
     }
 
     /// KEYCTL_REVOKE.
-    pub fn revoke(&self, who: &Who<'_>, id: i32) -> Result<()> {
+    pub fn revoke(&self, subject: &Subject<'_>, id: i32) -> Result<()> {
         let mut store = self.store.lock();
-        let found = match store.look_up(who, id, For::new(need::WRITE)) {
-            Err(Errno::EACCES) => store.look_up(who, id, For::new(need::SETATTR))?,
+        let found = match store.look_up(subject, id, For::new(need::WRITE)) {
+            Err(Errno::EACCES) => store.look_up(subject, id, For::new(need::SETATTR))?,
             other => other?,
         };
         if store.key(found.serial)?.links().is_ok() {
@@ -165,28 +165,28 @@ impl Keys {
         } else {
             store.key_mut(found.serial)?.payload = Payload::Bytes(Vec::new());
         }
-        store.key_mut(found.serial)?.revoked = Some(who.now);
+        store.key_mut(found.serial)?.revoked = Some(subject.now);
         store.recount(found.serial);
         Ok(())
     }
 
     /// KEYCTL_INVALIDATE.
-    pub fn invalidate(&self, who: &Who<'_>, id: i32) -> Result<()> {
+    pub fn invalidate(&self, subject: &Subject<'_>, id: i32) -> Result<()> {
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::new(need::SEARCH))?.serial;
+        let serial = store.look_up(subject, id, For::new(need::SEARCH))?.serial;
         store.invalidate(serial)
     }
 
     /// KEYCTL_CHOWN; `None` leaves the user or the group. Like Linux, root of a user namespace has no special rights.
-    pub fn chown(&self, who: &Who<'_>, id: i32, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    pub fn chown(&self, subject: &Subject<'_>, id: i32, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         if uid.is_none() && gid.is_none() {
             return Ok(());
         }
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::SETATTR)?.serial;
+        let serial = store.look_up(subject, id, For::SETATTR)?.serial;
         let key = store.key(serial)?;
-        if !who.creds.capable(Cap::SYS_ADMIN) {
-            let group = |g: u32| g == who.creds.fsgid || who.creds.in_group(g) || key.gid == Some(g);
+        if !subject.creds.capable(Cap::SYS_ADMIN) {
+            let group = |g: u32| g == subject.creds.fsgid || subject.creds.in_group(g) || key.gid == Some(g);
             if uid.is_some_and(|u| u != key.owner.1) || gid.is_some_and(|g| !group(g)) {
                 return Err(Errno::EACCES);
             }
@@ -201,14 +201,14 @@ impl Keys {
     }
 
     /// KEYCTL_SETPERM. Like Linux, root of a user namespace has no special rights.
-    pub fn set_permissions(&self, who: &Who<'_>, id: i32, permissions: u32) -> Result<()> {
+    pub fn set_permissions(&self, subject: &Subject<'_>, id: i32, permissions: u32) -> Result<()> {
         if permissions & !0x3f3f_3f3f != 0 {
             return Err(Errno::EINVAL);
         }
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::SETATTR)?.serial;
+        let serial = store.look_up(subject, id, For::SETATTR)?.serial;
         let key = store.key_mut(serial)?;
-        if key.owner != who.owner() && !who.creds.capable(Cap::SYS_ADMIN) {
+        if key.owner != subject.owner() && !subject.creds.capable(Cap::SYS_ADMIN) {
             return Err(Errno::EACCES);
         }
         key.permissions = permissions;
@@ -216,46 +216,46 @@ impl Keys {
     }
 
     /// KEYCTL_SET_TIMEOUT; 0 is for ever.
-    pub fn set_timeout(&self, who: &Who<'_>, id: i32, seconds: u32) -> Result<()> {
+    pub fn set_timeout(&self, subject: &Subject<'_>, id: i32, seconds: u32) -> Result<()> {
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::SETATTR)?.serial;
-        let end = who.now.plus(Duration::from_secs(seconds.into()));
+        let serial = store.look_up(subject, id, For::SETATTR)?.serial;
+        let end = subject.now.plus(Duration::from_secs(seconds.into()));
         store.key_mut(serial)?.expiry = (seconds != 0).then_some(end);
         Ok(())
     }
 
     /// KEYCTL_DESCRIBE, without the NUL.
-    pub fn describe(&self, who: &Who<'_>, id: i32) -> Result<Vec<u8>> {
+    pub fn describe(&self, subject: &Subject<'_>, id: i32) -> Result<Vec<u8>> {
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::new(need::VIEW).partial())?.serial;
+        let serial = store.look_up(subject, id, For::new(need::VIEW).partial())?.serial;
         let key = store.key(serial)?;
-        let (uid, gid) = key.shown_owner(&who.creds.user_ns);
+        let (uid, gid) = key.shown_owner(&subject.creds.user_ns);
         let (uid, gid) = (uid as i32, gid as i32);
         let head = format!("{};{uid};{gid};{:08x};", key.kind.name(), key.permissions);
         Ok([head.as_bytes(), &key.description].concat())
     }
 
     /// KEYCTL_GET_SECURITY finds that the key may be seen.
-    pub fn view(&self, who: &Who<'_>, id: i32) -> Result<()> {
-        self.store.lock().look_up(who, id, For::new(need::VIEW).partial()).map(drop)
+    pub fn view(&self, subject: &Subject<'_>, id: i32) -> Result<()> {
+        self.store.lock().look_up(subject, id, For::new(need::VIEW).partial()).map(drop)
     }
 
     /// KEYCTL_READ.
-    pub fn read(&self, who: &Who<'_>, id: i32) -> Result<Vec<u8>> {
+    pub fn read(&self, subject: &Subject<'_>, id: i32) -> Result<Vec<u8>> {
         let mut store = self.store.lock();
-        let FoundKey { serial, possessed } = store.look_up(who, id, For::READ)?;
+        let FoundKey { serial, possessed } = store.look_up(subject, id, For::READ)?;
         let key = store.key(serial)?;
         if let Payload::Negative(e) = key.payload {
             return Err(e);
         }
         // What can be found by its keyrings can be read.
-        if !possessed && !allows(who, key, false, need::READ) {
+        if !possessed && !allows(subject, key, false, need::READ) {
             return Err(Errno::EACCES);
         }
         if !key.kind.reads() {
             return Err(Errno::EOPNOTSUPP);
         }
-        key.validate(who.now)?;
+        key.validate(subject.now)?;
         Ok(match &key.payload {
             Payload::Bytes(bytes) => bytes.clone(),
             Payload::Links(links) => links.values().flat_map(|s| s.to_le_bytes()).collect(),
@@ -264,34 +264,34 @@ impl Keys {
     }
 
     /// KEYCTL_CLEAR.
-    pub fn clear(&self, who: &Who<'_>, id: i32) -> Result<()> {
+    pub fn clear(&self, subject: &Subject<'_>, id: i32) -> Result<()> {
         let mut store = self.store.lock();
-        let ring = store.look_up(who, id, WRITE)?.serial;
+        let ring = store.look_up(subject, id, WRITE)?.serial;
         store.clear(ring)
     }
 
     /// KEYCTL_LINK.
-    pub fn link(&self, who: &Who<'_>, id: i32, ring: i32) -> Result<()> {
+    pub fn link(&self, subject: &Subject<'_>, id: i32, ring: i32) -> Result<()> {
         let mut store = self.store.lock();
-        let ring = store.look_up(who, ring, WRITE)?.serial;
-        let serial = store.look_up(who, id, For::new(need::LINK).creating())?.serial;
+        let ring = store.look_up(subject, ring, WRITE)?.serial;
+        let serial = store.look_up(subject, id, For::new(need::LINK).creating())?.serial;
         store.link(ring, serial)
     }
 
     /// KEYCTL_UNLINK.
-    pub fn unlink(&self, who: &Who<'_>, id: i32, ring: i32) -> Result<()> {
+    pub fn unlink(&self, subject: &Subject<'_>, id: i32, ring: i32) -> Result<()> {
         let mut store = self.store.lock();
-        let ring = store.look_up(who, ring, For::new(need::WRITE))?.serial;
-        let serial = store.find(who, id, false)?.serial;
+        let ring = store.look_up(subject, ring, For::new(need::WRITE))?.serial;
+        let serial = store.find(subject, id, false)?.serial;
         store.unlink(ring, serial)
     }
 
     /// KEYCTL_MOVE; `only_new`: EEXIST when there is one of that type and description already.
-    pub fn move_(&self, who: &Who<'_>, id: i32, from: i32, to: i32, only_new: bool) -> Result<()> {
+    pub fn move_(&self, subject: &Subject<'_>, id: i32, from: i32, to: i32, only_new: bool) -> Result<()> {
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::new(need::LINK).creating())?.serial;
-        let from = store.look_up(who, from, For::new(need::WRITE))?.serial;
-        let to = store.look_up(who, to, WRITE)?.serial;
+        let serial = store.look_up(subject, id, For::new(need::LINK).creating())?.serial;
+        let from = store.look_up(subject, from, For::new(need::WRITE))?.serial;
+        let to = store.look_up(subject, to, WRITE)?.serial;
         if from == to {
             return Ok(());
         }
@@ -309,20 +309,20 @@ impl Keys {
     /// KEYCTL_SEARCH.
     pub fn search(
         &self,
-        who: &Who<'_>,
+        subject: &Subject<'_>,
         ring: i32,
         kind: Option<Kind>,
         description: Vec<u8>,
         to: i32,
     ) -> Result<Serial> {
         let mut store = self.store.lock();
-        let FoundKey { serial: ring, possessed } = store.look_up(who, ring, For::new(need::SEARCH))?;
-        let to = if to == 0 { None } else { Some(store.look_up(who, to, WRITE)?.serial) };
+        let FoundKey { serial: ring, possessed } = store.look_up(subject, ring, For::new(need::SEARCH))?;
+        let to = if to == 0 { None } else { Some(store.look_up(subject, to, WRITE)?.serial) };
         let index: Index = (kind.ok_or(Errno::ENOKEY)?, description.into());
-        let found = store.search(who, ring, possessed, &SearchTarget::Named(&index), States::Usable);
+        let found = store.search(subject, ring, possessed, &SearchTarget::Named(&index), States::Usable);
         let serial = found.map_err(|e| if e == Errno::EAGAIN { Errno::ENOKEY } else { e })?;
         if let Some(to) = to {
-            if !allows(who, store.key(serial)?, possessed, need::LINK) {
+            if !allows(subject, store.key(serial)?, possessed, need::LINK) {
                 return Err(Errno::EACCES);
             }
             store.link(to, serial)?;
@@ -331,25 +331,25 @@ impl Keys {
     }
 
     /// KEYCTL_SET_REQKEY_KEYRING; gives the setting before.
-    pub fn set_destination(&self, who: &Who<'_>, which: i32) -> Result<i32> {
+    pub fn set_destination(&self, subject: &Subject<'_>, which: i32) -> Result<i32> {
         let mut store = self.store.lock();
-        let old = store.rings_of(who.holder).destination;
+        let old = store.rings_of(subject.holder).destination;
         match which {
             -1 => return Ok(old),
-            1 => drop(store.install_thread(who)?),
-            2 => drop(store.install_process(who)?),
+            1 => drop(store.install_thread(subject)?),
+            2 => drop(store.install_process(subject)?),
             0 | 3 | 4 | 5 | 7 => {}
             _ => return Err(Errno::EINVAL),
         }
-        let rings = store.rings_of(who.holder);
-        store.set_rings(who.holder, Rings { destination: which, ..rings });
+        let rings = store.rings_of(subject.holder);
+        store.set_rings(subject.holder, Rings { destination: which, ..rings });
         Ok(old)
     }
 
     /// KEYCTL_RESTRICT_KEYRING without a type: nothing more is linked to the keyring.
-    pub fn restrict(&self, who: &Who<'_>, id: i32, kind: Option<Option<Kind>>) -> Result<()> {
+    pub fn restrict(&self, subject: &Subject<'_>, id: i32, kind: Option<Option<Kind>>) -> Result<()> {
         let mut store = self.store.lock();
-        let serial = store.look_up(who, id, For::new(need::SETATTR))?.serial;
+        let serial = store.look_up(subject, id, For::new(need::SETATTR))?.serial;
         store.key(serial)?.links()?;
         match kind {
             None => {}
@@ -362,20 +362,20 @@ impl Keys {
     }
 
     /// KEYCTL_GET_PERSISTENT: the keyring of a user that stays without sessions, linked to another one.
-    pub fn persistent(&self, who: &Who<'_>, uid: Option<u32>, to: i32) -> Result<Serial> {
+    pub fn persistent(&self, subject: &Subject<'_>, uid: Option<u32>, to: i32) -> Result<Serial> {
         let mut store = self.store.lock();
-        store.purge(who.now);
-        let own = (who.creds.uid, who.creds.euid);
+        store.purge(subject.now);
+        let own = (subject.creds.uid, subject.creds.euid);
         let uid = uid.unwrap_or(own.0);
-        if uid != own.0 && uid != own.1 && !who.creds.own_ns_capable(Cap::SETUID) {
+        if uid != own.0 && uid != own.1 && !subject.creds.own_ns_capable(Cap::SETUID) {
             return Err(Errno::EPERM);
         }
-        let to = store.look_up(who, to, WRITE)?.serial;
+        let to = store.look_up(subject, to, WRITE)?.serial;
         store.key(to)?.links()?;
-        let serial = store.persistent_of(who, uid)?;
+        let serial = store.persistent_of(subject, uid)?;
         store.link(to, serial)?;
         let life = Duration::from_secs(store.setting(Setting::PersistentExpiry).into());
-        store.key_mut(serial)?.expiry = Some(who.now.plus(life));
+        store.key_mut(serial)?.expiry = Some(subject.now.plus(life));
         Ok(serial)
     }
 }
@@ -396,10 +396,10 @@ impl Store {
     }
 
     /// Makes a key that answers ENOKEY for a while.
-    fn negate(&mut self, who: &Who<'_>, index: Index, ring: Option<Serial>) -> Result<()> {
+    fn negate(&mut self, subject: &Subject<'_>, index: Index, ring: Option<Serial>) -> Result<()> {
         let ring = match ring {
             Some(ring) => ring,
-            None => self.destination(who)?,
+            None => self.destination(subject)?,
         };
         let (kind, description) = index;
         kind.check_description(&description)?;
@@ -407,22 +407,22 @@ impl Store {
             kind,
             description,
             payload: Payload::Negative(Errno::ENOKEY),
-            owner: who.owner(),
-            gid: Some(who.creds.fsgid),
+            owner: subject.owner(),
+            gid: Some(subject.creds.fsgid),
             permissions: kind.default_permissions(),
             counted: true,
             overrun: false,
         })?;
-        self.key_mut(serial)?.expiry = Some(who.now.plus(NEGATIVE));
+        self.key_mut(serial)?.expiry = Some(subject.now.plus(NEGATIVE));
         let linked = self.link(ring, serial);
         self.drop_unused(serial);
         linked
     }
 
     /// Where request_key(2) puts what it is not told to put elsewhere.
-    fn destination(&mut self, who: &Who<'_>) -> Result<Serial> {
-        let rings = self.rings_of(who.holder);
-        let (user, user_session) = self.user_rings(who)?;
+    fn destination(&mut self, subject: &Subject<'_>) -> Result<Serial> {
+        let rings = self.rings_of(subject.holder);
+        let (user, user_session) = self.user_rings(subject)?;
         let from = |first: Option<Serial>| first.or(rings.session).unwrap_or(user_session);
         let ring = match rings.destination {
             DEFAULT_RING => from(rings.thread.or(rings.process)),
@@ -432,13 +432,13 @@ impl Store {
             5 => user_session,
             _ => from(None),
         };
-        if allows(who, self.key(ring)?, true, need::WRITE) { Ok(ring) } else { Err(Errno::EACCES) }
+        if allows(subject, self.key(ring)?, true, need::WRITE) { Ok(ring) } else { Err(Errno::EACCES) }
     }
 
-    fn persistent_of(&mut self, who: &Who<'_>, uid: u32) -> Result<Serial> {
-        let owner = (who.creds.user_ns.inum(), uid);
+    fn persistent_of(&mut self, subject: &Subject<'_>, uid: u32) -> Result<Serial> {
+        let owner = (subject.creds.user_ns.inum(), uid);
         if let Some(serial) = self.users.get(&owner).and_then(|u| u.persistent) {
-            if self.key(serial)?.validate(who.now).is_ok() {
+            if self.key(serial)?.validate(subject.now).is_ok() {
                 return Ok(serial);
             }
             // First, so that a user without other keys is forgotten when there is no room for a new one.
@@ -448,7 +448,7 @@ impl Store {
             self.release(serial);
         }
         let permissions = (need::ALL & !need::SETATTR) << 24 | (need::VIEW | need::READ) << 16;
-        let name = format!("_persistent.{}", who.number_of(uid));
+        let name = format!("_persistent.{}", subject.number_of(uid));
         let new = NewKey { counted: false, ..NewKey::ring(&name, owner, None, permissions) };
         let serial = self.make(new)?;
         self.hold(serial);

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What request_key(2) links a new key to when it is not told, KEYCTL_SET_REQKEY_KEYRING.
 pub(crate) const DEFAULT_RING: i32 = 0;
 
-/// The caller.
+/// The caller of an operation on keys (credentials(7) calls it the subject).
 #[derive(Clone, Copy)]
-pub struct Who<'a> {
+pub struct Subject<'a> {
     /// With these credentials.
     pub creds: &'a Credentials,
     /// With these keyrings.
@@ -23,10 +23,10 @@ pub struct Who<'a> {
     pub now: Ktime,
 }
 
-impl<'a> Who<'a> {
+impl<'a> Subject<'a> {
     /// A thread, now.
-    pub fn new(creds: &'a Credentials, holder: &'a Holder) -> Who<'a> {
-        Who { creds, holder, now: holder.keys.clock.now() }
+    pub fn new(creds: &'a Credentials, holder: &'a Holder) -> Subject<'a> {
+        Subject { creds, holder, now: holder.keys.clock.now() }
     }
 
     /// The owner of what it makes.
@@ -74,7 +74,7 @@ impl Holder {
         store.set_rings(&new, rings);
         if thread && old.thread.is_some() {
             // Without room for it the thread has none.
-            let _ = store.install_thread(&Who::new(creds, &new));
+            let _ = store.install_thread(&Subject::new(creds, &new));
         }
         drop(store);
         new
@@ -170,42 +170,42 @@ impl Store {
     }
 
     /// The thread's keyring, made if it is not there.
-    pub(crate) fn install_thread(&mut self, who: &Who<'_>) -> Result<Serial> {
-        let rings = self.rings_of(who.holder);
+    pub(crate) fn install_thread(&mut self, subject: &Subject<'_>) -> Result<Serial> {
+        let rings = self.rings_of(subject.holder);
         if let Some(serial) = rings.thread {
             return Ok(serial);
         }
-        let serial = self.make_own(who, "_tid")?;
-        self.set_rings(who.holder, Rings { thread: Some(serial), ..rings });
+        let serial = self.make_own(subject, "_tid")?;
+        self.set_rings(subject.holder, Rings { thread: Some(serial), ..rings });
         Ok(serial)
     }
 
     /// The process's keyring, made if it is not there.
-    pub(crate) fn install_process(&mut self, who: &Who<'_>) -> Result<Serial> {
-        let rings = self.rings_of(who.holder);
+    pub(crate) fn install_process(&mut self, subject: &Subject<'_>) -> Result<Serial> {
+        let rings = self.rings_of(subject.holder);
         if let Some(serial) = rings.process {
             return Ok(serial);
         }
-        let serial = self.make_own(who, "_pid")?;
-        self.set_rings(who.holder, Rings { process: Some(serial), ..rings });
+        let serial = self.make_own(subject, "_pid")?;
+        self.set_rings(subject.holder, Rings { process: Some(serial), ..rings });
         Ok(serial)
     }
 
-    fn make_own(&mut self, who: &Who<'_>, name: &str) -> Result<Serial> {
+    fn make_own(&mut self, subject: &Subject<'_>, name: &str) -> Result<Serial> {
         let permissions = need::ALL << 24 | need::VIEW << 16;
-        let serial = self.make(NewKey::ring(name, who.user(), Some(who.creds.gid), permissions))?;
+        let serial = self.make(NewKey::ring(name, subject.user(), Some(subject.creds.gid), permissions))?;
         self.hold(serial);
         Ok(serial)
     }
 
     /// Puts a keyring, or a new one, in the place of the session's.
-    pub(crate) fn install_session(&mut self, who: &Who<'_>, ring: Option<Serial>) -> Result<Serial> {
-        let rings = self.rings_of(who.holder);
+    pub(crate) fn install_session(&mut self, subject: &Subject<'_>, ring: Option<Serial>) -> Result<Serial> {
+        let rings = self.rings_of(subject.holder);
         let serial = match ring {
             Some(serial) => serial,
             None => {
                 let permissions = need::ALL << 24 | (need::VIEW | need::READ) << 16;
-                let mut new = NewKey::ring("_ses", who.user(), Some(who.creds.gid), permissions);
+                let mut new = NewKey::ring("_ses", subject.user(), Some(subject.creds.gid), permissions);
                 // A further session counts for the quota in full.
                 new.overrun = rings.session.is_none();
                 let serial = self.make(new)?;
@@ -214,7 +214,7 @@ impl Store {
             }
         };
         self.hold(serial);
-        self.set_rings(who.holder, Rings { session: Some(serial), ..rings });
+        self.set_rings(subject.holder, Rings { session: Some(serial), ..rings });
         if let Some(old) = rings.session {
             self.release(old);
         }
@@ -229,8 +229,8 @@ impl Store {
     }
 
     /// The keyrings of a user, `_uid.N` and `_uid_ses.N`, made if they are not there.
-    pub(crate) fn user_rings(&mut self, who: &Who<'_>) -> Result<(Serial, Serial)> {
-        let owner = who.user();
+    pub(crate) fn user_rings(&mut self, subject: &Subject<'_>) -> Result<(Serial, Serial)> {
+        let owner = subject.user();
         let user = self.users.get(&owner).copied().unwrap_or_default();
         if let (Some(ring), Some(session)) = (user.ring, user.session) {
             return Ok((ring, session));
@@ -243,7 +243,7 @@ impl Store {
             self.key_mut(serial)?.of_user = true;
             Ok(serial)
         };
-        let number = who.number_of(owner.1);
+        let number = subject.number_of(owner.1);
         let ring = made(format!("_uid.{number}"))?;
         let session = match made(format!("_uid_ses.{number}")) {
             Ok(session) => session,

@@ -24,7 +24,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use holder::{Holder, Who};
+pub use holder::{Holder, Subject};
 pub use key::{DESCRIPTION_MAX, Kind, PAYLOAD_MAX, Serial};
 pub use quota::Setting;
 pub use store::Keys;

@@ -1,6 +1,6 @@
 //! From the number in a system call to a key.
 
-use crate::holder::Who;
+use crate::holder::Subject;
 use crate::key::{Serial, need};
 use crate::rings::Rings;
 use crate::search::allows;
@@ -50,50 +50,50 @@ pub(crate) struct FoundKey {
 
 impl Store {
     /// A key by the number in a call, which may be one of KEY_SPEC_*.
-    pub(crate) fn look_up(&mut self, who: &Who<'_>, id: i32, what: For) -> Result<FoundKey> {
-        let found = self.find(who, id, what.create)?;
+    pub(crate) fn look_up(&mut self, subject: &Subject<'_>, id: i32, what: For) -> Result<FoundKey> {
+        let found = self.find(subject, id, what.create)?;
         let key = self.key(found.serial)?;
         match what.needed {
-            Some(_) if what.partial => key.validate(who.now)?,
-            Some(_) => key.usable(who.now)?,
+            Some(_) if what.partial => key.validate(subject.now)?,
+            Some(_) => key.usable(subject.now)?,
             // The caller asks for the state.
             None => {}
         }
-        if what.needed.is_some_and(|needed| !allows(who, key, found.possessed, needed)) {
+        if what.needed.is_some_and(|needed| !allows(subject, key, found.possessed, needed)) {
             return Err(Errno::EACCES);
         }
         Ok(found)
     }
 
     /// The same without a look at the key itself (unlinking).
-    pub(crate) fn find(&mut self, who: &Who<'_>, id: i32, create: bool) -> Result<FoundKey> {
-        let rings = self.rings_of(who.holder);
+    pub(crate) fn find(&mut self, subject: &Subject<'_>, id: i32, create: bool) -> Result<FoundKey> {
+        let rings = self.rings_of(subject.holder);
         let serial = match id {
-            THREAD if create => self.install_thread(who)?,
+            THREAD if create => self.install_thread(subject)?,
             THREAD => rings.thread.ok_or(Errno::ENOKEY)?,
-            PROCESS if create => self.install_process(who)?,
+            PROCESS if create => self.install_process(subject)?,
             PROCESS => rings.process.ok_or(Errno::ENOKEY)?,
-            SESSION => self.session(who, rings, create)?,
-            USER => self.user_rings(who)?.0,
-            USER_SESSION => self.user_rings(who)?.1,
+            SESSION => self.session(subject, rings, create)?,
+            USER => self.user_rings(subject)?.0,
+            USER_SESSION => self.user_rings(subject)?.1,
             AUTHORITY | REQUESTOR => return Err(Errno::ENOKEY),
             ..=0 => return Err(Errno::EINVAL),
             _ => {
                 self.key(id)?;
-                return Ok(FoundKey { serial: id, possessed: self.possesses(who, id) });
+                return Ok(FoundKey { serial: id, possessed: self.possesses(subject, id) });
             }
         };
         Ok(FoundKey { serial, possessed: true })
     }
 
     /// The session's keyring. A thread without one uses its user's until it wants to change it.
-    fn session(&mut self, who: &Who<'_>, rings: Rings, create: bool) -> Result<Serial> {
+    fn session(&mut self, subject: &Subject<'_>, rings: Rings, create: bool) -> Result<Serial> {
         let Some(session) = rings.session else {
-            let (_, user) = self.user_rings(who)?;
-            return self.install_session(who, (!create).then_some(user));
+            let (_, user) = self.user_rings(subject)?;
+            return self.install_session(subject, (!create).then_some(user));
         };
         if create && self.key(session)?.of_user {
-            return self.install_session(who, None);
+            return self.install_session(subject, None);
         }
         Ok(session)
     }

@@ -1,6 +1,6 @@
 //! Permissions, possession, and looking for a key in keyrings and the keyrings in those.
 
-use crate::holder::Who;
+use crate::holder::Subject;
 use crate::key::{Index, Key, Payload, Serial, need};
 use crate::store::Store;
 use abi::{Errno, Result};
@@ -27,9 +27,9 @@ pub(crate) enum SearchTarget<'a> {
 }
 
 /// What a key allows a caller that may possess it.
-pub(crate) fn allows(who: &Who<'_>, key: &Key, possessed: bool, needed: u32) -> bool {
+pub(crate) fn allows(subject: &Subject<'_>, key: &Key, possessed: bool, needed: u32) -> bool {
     let (ns, uid) = key.owner;
-    let c = who.creds;
+    let c = subject.creds;
     let here = c.user_ns.inum() == ns;
     let group =
         key.gid.is_some_and(|gid| gid == c.fsgid || c.in_group(gid)) && key.permissions >> 8 & need::ALL != 0;
@@ -51,7 +51,7 @@ impl Store {
     /// not count.
     pub(crate) fn search(
         &self,
-        who: &Who<'_>,
+        subject: &Subject<'_>,
         ring: Serial,
         possessed: bool,
         wanted: &SearchTarget<'_>,
@@ -59,11 +59,11 @@ impl Store {
     ) -> Result<Serial> {
         let top = self.key(ring)?;
         top.links()?;
-        if !allows(who, top, possessed, need::SEARCH) {
+        if !allows(subject, top, possessed, need::SEARCH) {
             return Err(Errno::EACCES);
         }
         if states != States::Any {
-            top.validate(who.now)?;
+            top.validate(subject.now)?;
         }
         let mut result = Errno::EAGAIN;
         let mut seen = BTreeSet::from([ring]);
@@ -80,14 +80,16 @@ impl Store {
                     SearchTarget::Serial(s) => links.values().find(|l| *l == s).copied(),
                     SearchTarget::Named(index) => links.get(*index).copied(),
                 };
-                match found.map(|serial| self.counts(who, serial, possessed, states)) {
+                match found.map(|serial| self.counts(subject, serial, possessed, states)) {
                     Some(Ok(serial)) => return Ok(serial),
                     Some(Err(e)) => result = e,
                     None => {}
                 }
                 for inner in inner.filter(|s| seen.insert(*s)) {
                     let may = |k: &Key| {
-                        k.links().is_ok() && k.revoked.is_none() && allows(who, k, possessed, need::SEARCH)
+                        k.links().is_ok()
+                            && k.revoked.is_none()
+                            && allows(subject, k, possessed, need::SEARCH)
                     };
                     if self.key(inner).is_ok_and(may) {
                         below.push(inner);
@@ -100,17 +102,23 @@ impl Store {
     }
 
     /// Whether a key that matches counts.
-    fn counts(&self, who: &Who<'_>, serial: Serial, possessed: bool, states: States) -> Result<Serial> {
+    fn counts(
+        &self,
+        subject: &Subject<'_>,
+        serial: Serial,
+        possessed: bool,
+        states: States,
+    ) -> Result<Serial> {
         let key = self.key(serial)?;
         if states != States::Any {
             if key.revoked.is_some() {
                 return Err(Errno::EKEYREVOKED);
             }
-            if key.expired(who.now) {
+            if key.expired(subject.now) {
                 return Err(if states == States::NotExpired { Errno::EAGAIN } else { Errno::EKEYEXPIRED });
             }
         }
-        if !allows(who, key, possessed, need::SEARCH) {
+        if !allows(subject, key, possessed, need::SEARCH) {
             return Err(Errno::EACCES);
         }
         match key.payload {
@@ -122,16 +130,16 @@ impl Store {
     /// Looks in the keyrings of a thread: its own, its process's, its session's or, without one, its user's.
     pub(crate) fn search_own(
         &self,
-        who: &Who<'_>,
+        subject: &Subject<'_>,
         wanted: &SearchTarget<'_>,
         states: States,
     ) -> Result<Serial> {
-        let rings = self.rings_of(who.holder);
-        let user = self.users.get(&who.user()).and_then(|u| u.session);
+        let rings = self.rings_of(subject.holder);
+        let user = self.users.get(&subject.user()).and_then(|u| u.session);
         let all = [rings.thread, rings.process, rings.session.or(user)];
         let (mut result, mut negative) = (Errno::EAGAIN, None);
         for ring in all.into_iter().flatten() {
-            match self.search(who, ring, true, wanted, states) {
+            match self.search(subject, ring, true, wanted, states) {
                 Ok(serial) => return Ok(serial),
                 Err(Errno::EAGAIN) => {}
                 Err(Errno::ENOKEY) => negative = Some(Errno::ENOKEY),
@@ -142,10 +150,10 @@ impl Store {
     }
 
     /// Every key that the thread finds from its own keyrings.
-    pub(crate) fn possessed(&self, who: &Who<'_>) -> BTreeSet<Serial> {
-        let rings = self.rings_of(who.holder);
-        let user = self.users.get(&who.user()).and_then(|u| u.session);
-        let may = |serial: &Serial| self.key(*serial).is_ok_and(|k| allows(who, k, true, need::SEARCH));
+    pub(crate) fn possessed(&self, subject: &Subject<'_>) -> BTreeSet<Serial> {
+        let rings = self.rings_of(subject.holder);
+        let user = self.users.get(&subject.user()).and_then(|u| u.session);
+        let may = |serial: &Serial| self.key(*serial).is_ok_and(|k| allows(subject, k, true, need::SEARCH));
         let own = [rings.thread, rings.process, rings.session.or(user)].into_iter().flatten();
         let mut level: Vec<Serial> = own.filter(may).collect();
         let mut found: BTreeSet<Serial> = level.iter().copied().collect();
@@ -158,7 +166,7 @@ impl Store {
     }
 
     /// Whether the thread finds a key from its own keyrings.
-    pub(crate) fn possesses(&self, who: &Who<'_>, serial: Serial) -> bool {
-        self.search_own(who, &SearchTarget::Serial(serial), States::Any).is_ok()
+    pub(crate) fn possesses(&self, subject: &Subject<'_>, serial: Serial) -> bool {
+        self.search_own(subject, &SearchTarget::Serial(serial), States::Any).is_ok()
     }
 }

@@ -1,6 +1,6 @@
 //! /proc/keys and /proc/key-users.
 
-use crate::holder::Who;
+use crate::holder::Subject;
 use crate::key::{Key, Kind, Payload, Serial, need};
 use crate::search::allows;
 use crate::store::Keys;
@@ -8,22 +8,22 @@ use ktime::Ktime;
 
 impl Keys {
     /// /proc/keys: what the reader may see.
-    pub fn list(&self, who: &Who<'_>) -> Vec<u8> {
+    pub fn list(&self, subject: &Subject<'_>) -> Vec<u8> {
         let store = self.store.lock();
-        let possessed = store.possessed(who);
+        let possessed = store.possessed(subject);
         let mut out = Vec::new();
         for (serial, key) in &store.keys {
-            if allows(who, key, possessed.contains(serial), need::VIEW) {
-                line(&mut out, who, *serial, key);
+            if allows(subject, key, possessed.contains(serial), need::VIEW) {
+                line(&mut out, subject, *serial, key);
             }
         }
         out
     }
 
     /// /proc/key-users, of the reader's user namespace.
-    pub fn users(&self, who: &Who<'_>) -> String {
+    pub fn users(&self, subject: &Subject<'_>) -> String {
         let store = self.store.lock();
-        let ns = &who.creds.user_ns;
+        let ns = &subject.creds.user_ns;
         let mut out = String::new();
         for (owner, u) in store.users.range((ns.inum(), 0)..=(ns.inum(), u32::MAX)) {
             let Some(uid) = ns.user_here(owner.1) else { continue };
@@ -57,7 +57,7 @@ fn lifetime(key: &Key, now: Ktime) -> String {
     }
 }
 
-fn line(out: &mut Vec<u8>, who: &Who<'_>, serial: Serial, key: &Key) {
+fn line(out: &mut Vec<u8>, subject: &Subject<'_>, serial: Serial, key: &Key) {
     let negative = matches!(key.payload, Payload::Negative(_));
     let flags = [
         (true, 'I'),
@@ -69,8 +69,8 @@ fn line(out: &mut Vec<u8>, who: &Who<'_>, serial: Serial, key: &Key) {
         (key.invalid, 'i'),
     ];
     let flags: String = flags.iter().map(|(on, letter)| if *on { *letter } else { '-' }).collect();
-    let (uid, gid) = key.shown_owner(&who.creds.user_ns);
-    let (uses, life) = (key.references, lifetime(key, who.now));
+    let (uid, gid) = key.shown_owner(&subject.creds.user_ns);
+    let (uses, life) = (key.references, lifetime(key, subject.now));
     let head = format!(
         "{serial:08x} {flags} {uses:5} {life:>4} {:08x} {uid:5} {gid:5} {:<9.9} ",
         key.permissions,

@@ -1,6 +1,6 @@
 //! The rules without a kernel around them.
 
-use crate::{Holder, Keys, Kind, Setting, Who};
+use crate::{Holder, Keys, Kind, Setting, Subject};
 use abi::Errno;
 use rights::{Cap, Credentials};
 use std::sync::Arc;
@@ -32,10 +32,10 @@ fn text(s: &str) -> Option<Vec<u8>> {
 fn what_nothing_refers_to_goes() {
     let w = world();
     let holder = Holder::new(&w.keys);
-    let who = Who::new(&w.user, &holder);
-    let ring = w.keys.add(&who, Some(Kind::Keyring), text("r"), vec![], PROCESS).unwrap();
-    let key = w.keys.add(&who, Some(Kind::User), text("k"), vec![1], ring).unwrap();
-    assert_eq!(w.keys.read(&who, key).unwrap(), [1]);
+    let subject = Subject::new(&w.user, &holder);
+    let ring = w.keys.add(&subject, Some(Kind::Keyring), text("r"), vec![], PROCESS).unwrap();
+    let key = w.keys.add(&subject, Some(Kind::User), text("k"), vec![1], ring).unwrap();
+    assert_eq!(w.keys.read(&subject, key).unwrap(), [1]);
     let before = w.keys.store.lock().totals.bytes;
     assert!(before > 0);
     drop(holder);
@@ -48,31 +48,31 @@ fn what_nothing_refers_to_goes() {
 fn quotas_hold_and_come_back() {
     let w = world();
     let holder = Holder::new(&w.keys);
-    let who = Who::new(&w.user, &holder);
+    let subject = Subject::new(&w.user, &holder);
     w.keys.set(Setting::MaxKeys, 3);
-    let add = |name: &str| w.keys.add(&who, Some(Kind::User), text(name), vec![0; 10], PROCESS);
+    let add = |name: &str| w.keys.add(&subject, Some(Kind::User), text(name), vec![0; 10], PROCESS);
     let first = add("a").unwrap();
     add("b").unwrap();
     assert_eq!(add("c"), Err(Errno::EDQUOT));
-    w.keys.unlink(&who, first, PROCESS).unwrap();
+    w.keys.unlink(&subject, first, PROCESS).unwrap();
     add("c").unwrap();
     w.keys.set(Setting::MaxBytes, 60);
-    assert_eq!(w.keys.update(&who, add("b").unwrap(), vec![0; 60]), Err(Errno::EDQUOT));
+    assert_eq!(w.keys.update(&subject, add("b").unwrap(), vec![0; 60]), Err(Errno::EDQUOT));
 }
 
 #[test]
 fn users_without_keys_are_forgotten() {
     let w = world();
     let holder = Holder::new(&w.keys);
-    let who = Who::new(&w.root, &holder);
-    let ring = w.keys.id(&who, THREAD, true).unwrap();
+    let subject = Subject::new(&w.root, &holder);
+    let ring = w.keys.id(&subject, THREAD, true).unwrap();
     for uid in 0..1000 {
         holder.user_changed(uid);
     }
     let owners = |w: &World| w.keys.store.lock().users.keys().map(|o| o.1).collect::<Vec<_>>();
     assert_eq!(owners(&w), [999]);
     for uid in 0..1000 {
-        w.keys.chown(&who, ring, Some(uid), None).unwrap();
+        w.keys.chown(&subject, ring, Some(uid), None).unwrap();
     }
     assert_eq!(owners(&w), [999]);
     drop(holder);
@@ -83,21 +83,21 @@ fn users_without_keys_are_forgotten() {
 fn links_share_the_description_of_their_key() {
     let w = world();
     let holder = Holder::new(&w.keys);
-    let who = Who::new(&w.root, &holder);
+    let subject = Subject::new(&w.root, &holder);
     let make = |kind, name: &str, ring| {
         let payload = if kind == Kind::User { vec![1] } else { vec![] };
-        w.keys.add(&who, Some(kind), text(name), payload, ring).unwrap()
+        w.keys.add(&subject, Some(kind), text(name), payload, ring).unwrap()
     };
     let rings: Vec<_> = (0..10).map(|n| make(Kind::Keyring, &format!("r{n}"), PROCESS)).collect();
     // A key of the same name that comes later takes the place of the first one.
     let old = make(Kind::Keyring, "name", rings[0]);
     for ring in &rings {
-        w.keys.link(&who, old, *ring).unwrap();
+        w.keys.link(&subject, old, *ring).unwrap();
     }
     let new = make(Kind::Keyring, "name", PROCESS);
     assert_ne!(old, new);
     for ring in &rings {
-        w.keys.link(&who, new, *ring).unwrap();
+        w.keys.link(&subject, new, *ring).unwrap();
     }
     let store = w.keys.store.lock();
     assert!(store.key(old).is_err());
@@ -113,19 +113,20 @@ fn links_share_the_description_of_their_key() {
 fn keyrings_do_not_contain_themselves() {
     let w = world();
     let holder = Holder::new(&w.keys);
-    let who = Who::new(&w.root, &holder);
-    let ring = |name: &str, to: i32| w.keys.add(&who, Some(Kind::Keyring), text(name), vec![], to).unwrap();
+    let subject = Subject::new(&w.root, &holder);
+    let ring =
+        |name: &str, to: i32| w.keys.add(&subject, Some(Kind::Keyring), text(name), vec![], to).unwrap();
     let a = ring("a", PROCESS);
     let b = ring("b", a);
     let c = ring("c", b);
-    assert_eq!(w.keys.link(&who, a, c), Err(Errno::EDEADLK));
-    assert_eq!(w.keys.link(&who, a, a), Err(Errno::EDEADLK));
+    assert_eq!(w.keys.link(&subject, a, c), Err(Errno::EDEADLK));
+    assert_eq!(w.keys.link(&subject, a, a), Err(Errno::EDEADLK));
     let deep: Vec<_> = (0..9).map(|n| ring(&format!("deep{n}"), PROCESS)).collect();
     for pair in deep.windows(2) {
-        w.keys.link(&who, pair[1], pair[0]).unwrap();
+        w.keys.link(&subject, pair[1], pair[0]).unwrap();
     }
     let (top, other) = (deep[0], ring("other", THREAD));
-    assert_eq!(w.keys.link(&who, top, other), Err(Errno::ELOOP));
+    assert_eq!(w.keys.link(&subject, top, other), Err(Errno::ELOOP));
 }
 
 #[test]
@@ -133,33 +134,33 @@ fn others_neither_see_nor_find_a_key() {
     let w = world();
     let (mine, yours) = (Holder::new(&w.keys), Holder::new(&w.keys));
     let key = {
-        let who = Who::new(&w.root, &mine);
-        w.keys.add(&who, Some(Kind::User), text("secret"), vec![1, 2], SESSION).unwrap()
+        let subject = Subject::new(&w.root, &mine);
+        w.keys.add(&subject, Some(Kind::User), text("secret"), vec![1, 2], SESSION).unwrap()
     };
-    let who = Who::new(&w.user, &yours);
-    assert_eq!(w.keys.read(&who, key), Err(Errno::EACCES));
-    assert_eq!(w.keys.describe(&who, key), Err(Errno::EACCES));
-    assert_eq!(w.keys.link(&who, key, PROCESS), Err(Errno::EACCES));
-    assert!(!String::from_utf8(w.keys.list(&who)).unwrap().contains("secret"));
+    let subject = Subject::new(&w.user, &yours);
+    assert_eq!(w.keys.read(&subject, key), Err(Errno::EACCES));
+    assert_eq!(w.keys.describe(&subject, key), Err(Errno::EACCES));
+    assert_eq!(w.keys.link(&subject, key, PROCESS), Err(Errno::EACCES));
+    assert!(!String::from_utf8(w.keys.list(&subject)).unwrap().contains("secret"));
     // Neither does the same user of another user namespace.
     let inner = Credentials::root(
         &w.root.user_ns.child(7, Maker { user: 0, group: 0, setfcap: true }).unwrap(),
         Cap::ALL,
     );
-    assert_eq!(w.keys.describe(&Who::new(&inner, &yours), key), Err(Errno::EACCES));
+    assert_eq!(w.keys.describe(&Subject::new(&inner, &yours), key), Err(Errno::EACCES));
 }
 
 #[test]
 fn clone_and_exec_share_what_they_should() {
     let w = world();
     let holder = Holder::new(&w.keys);
-    let who = Who::new(&w.user, &holder);
-    let session = w.keys.join_session(&who, None).unwrap();
-    let process = w.keys.id(&who, PROCESS, true).unwrap();
-    let own = w.keys.id(&who, THREAD, true).unwrap();
+    let subject = Subject::new(&w.user, &holder);
+    let session = w.keys.join_session(&subject, None).unwrap();
+    let process = w.keys.id(&subject, PROCESS, true).unwrap();
+    let own = w.keys.id(&subject, THREAD, true).unwrap();
     let thread = holder.inherited(&w.user, true);
     let child = holder.inherited(&w.user, false);
-    let id = |h: &Holder, which: i32| w.keys.id(&Who::new(&w.user, h), which, false);
+    let id = |h: &Holder, which: i32| w.keys.id(&Subject::new(&w.user, h), which, false);
     assert_eq!((id(&thread, SESSION), id(&thread, PROCESS)), (Ok(session), Ok(process)));
     assert_ne!(id(&thread, THREAD), Ok(own));
     assert_eq!((id(&child, SESSION), id(&child, PROCESS)), (Ok(session), Err(Errno::ENOKEY)));
@@ -175,8 +176,8 @@ fn clone_and_exec_share_what_they_should() {
 fn what_is_not_there_is_negated_once() {
     let w = world();
     let holder = Holder::new(&w.keys);
-    let who = Who::new(&w.user, &holder);
-    let ask = |make| w.keys.request(&who, Some(Kind::User), b"x".to_vec(), make, 0);
+    let subject = Subject::new(&w.user, &holder);
+    let ask = |make| w.keys.request(&subject, Some(Kind::User), b"x".to_vec(), make, 0);
     assert_eq!(ask(false), Err(Errno::ENOKEY));
     assert_eq!(ask(true), Err(Errno::ENOKEY));
     let count = w.keys.store.lock().keys.len();

@@ -127,18 +127,18 @@ fn softirqs(at: &At) -> Result<Vec<u8>> {
 }
 
 /// Asks the kernel's keys for the thread that reads.
-fn with_keys(at: &At, f: impl FnOnce(&keys::Keys, &keys::Who<'_>) -> Vec<u8>) -> Result<Vec<u8>> {
+fn with_keys(at: &At, f: impl FnOnce(&keys::Keys, &keys::Subject<'_>) -> Vec<u8>) -> Result<Vec<u8>> {
     let cx = at.cx()?;
     let task = at.caller().ok_or(Errno::ESRCH)?;
-    Ok(f(&at.kernel().keys, &keys::Who::new(&cx.creds(), &task.keyrings)))
+    Ok(f(&at.kernel().keys, &keys::Subject::new(&cx.creds(), &task.keyrings)))
 }
 
 fn keys(at: &At) -> Result<Vec<u8>> {
-    with_keys(at, |keys, who| keys.list(who))
+    with_keys(at, |keys, subject| keys.list(subject))
 }
 
 fn key_users(at: &At) -> Result<Vec<u8>> {
-    with_keys(at, |keys, who| keys.users(who).into_bytes())
+    with_keys(at, |keys, subject| keys.users(subject).into_bytes())
 }
 
 fn loadavg(at: &At) -> Result<Vec<u8>> {

@@ -3,7 +3,7 @@
 use crate::arg::Ptr;
 use abi::{Errno, PAGE_SIZE, Result};
 use caller::HasCredentials;
-use keys::{DESCRIPTION_MAX, Kind, PAYLOAD_MAX, Who};
+use keys::{DESCRIPTION_MAX, Kind, PAYLOAD_MAX, Subject};
 use std::sync::Arc;
 use task::{Current, SysResult};
 
@@ -39,9 +39,9 @@ fn read_payload(c: &Current, at: Ptr, len: u64, max: u64) -> Result<Vec<u8>> {
 }
 
 /// Runs `f` on the kernel's keys for the caller.
-fn with<T>(c: &Current, f: impl FnOnce(&keys::Keys, &Who<'_>) -> Result<T>) -> Result<T> {
+fn with<T>(c: &Current, f: impl FnOnce(&keys::Keys, &Subject<'_>) -> Result<T>) -> Result<T> {
     let creds = c.creds();
-    f(&c.kernel().keys, &Who::new(&creds, &c.task.keyrings))
+    f(&c.kernel().keys, &Subject::new(&creds, &c.task.keyrings))
 }
 
 pub fn add_key(c: &mut Current, kind: Ptr, description: Ptr, payload: Ptr, len: u64, ring: i32) -> SysResult {
@@ -58,7 +58,7 @@ pub fn add_key(c: &mut Current, kind: Ptr, description: Ptr, payload: Ptr, len: 
         text = Some(t).filter(|t| !t.is_empty());
     }
     let payload = read_payload(c, payload, len, PAYLOAD_MAX as u64)?;
-    Ok(with(c, |keys, who| keys.add(who, Kind::of(&kind), text, payload, ring))? as u64)
+    Ok(with(c, |keys, subject| keys.add(subject, Kind::of(&kind), text, payload, ring))? as u64)
 }
 
 pub fn request_key(c: &mut Current, kind: Ptr, description: Ptr, callout: Ptr, ring: i32) -> SysResult {
@@ -68,7 +68,7 @@ pub fn request_key(c: &mut Current, kind: Ptr, description: Ptr, callout: Ptr, r
         read_text(c, callout, PAGE_SIZE as usize)?;
     }
     let make = !callout.is_null();
-    Ok(with(c, |keys, who| keys.request(who, Kind::of(&kind), text, make, ring))? as u64)
+    Ok(with(c, |keys, subject| keys.request(subject, Kind::of(&kind), text, make, ring))? as u64)
 }
 
 /// Bytes for a buffer that may be too short, in which case only their number is told.
@@ -92,36 +92,36 @@ fn kept(v: u64, id: impl Fn(u32) -> Option<u32>) -> Result<Option<u32>> {
 fn chown(c: &Current, key: i32, user: u64, group: u64) -> Result<()> {
     let ns = &c.creds().user_ns;
     let (user, group) = (kept(user, |u| ns.user(u))?, kept(group, |g| ns.group(g))?);
-    with(c, |k, who| k.chown(who, key, user, group))
+    with(c, |k, subject| k.chown(subject, key, user, group))
 }
 
 fn persistent(c: &Current, user: u64, ring: i32) -> Result<i32> {
     let user = kept(user, |u| c.creds().user_ns.user(u))?;
-    with(c, |k, who| k.persistent(who, user, ring))
+    with(c, |k, subject| k.persistent(subject, user, ring))
 }
 
 pub fn keyctl(c: &mut Current, op: i32, a: u64, b: u64, d: u64, e: u64) -> SysResult {
     let done = match op {
-        0 => return Ok(with(c, |k, who| k.id(who, id(a), b as i32 != 0))? as u64),
+        0 => return Ok(with(c, |k, subject| k.id(subject, id(a), b as i32 != 0))? as u64),
         1 => return join_session(c, Ptr(a)),
         2 => {
             let payload = read_payload(c, Ptr(b), d, PAGE_SIZE)?;
-            with(c, |k, who| k.update(who, id(a), payload))
+            with(c, |k, subject| k.update(subject, id(a), payload))
         }
-        3 => with(c, |k, who| k.revoke(who, id(a))),
+        3 => with(c, |k, subject| k.revoke(subject, id(a))),
         4 => chown(c, id(a), b, d),
-        5 => with(c, |k, who| k.set_permissions(who, id(a), b as u32)),
+        5 => with(c, |k, subject| k.set_permissions(subject, id(a), b as u32)),
         6 => {
-            let mut text = with(c, |k, who| k.describe(who, id(a)))?;
+            let mut text = with(c, |k, subject| k.describe(subject, id(a)))?;
             text.push(0);
             return answer(c, &text, b, d);
         }
-        7 => with(c, |k, who| k.clear(who, id(a))),
-        8 => with(c, |k, who| k.link(who, id(a), id(b))),
-        9 => with(c, |k, who| k.unlink(who, id(a), id(b))),
+        7 => with(c, |k, subject| k.clear(subject, id(a))),
+        8 => with(c, |k, subject| k.link(subject, id(a), id(b))),
+        9 => with(c, |k, subject| k.unlink(subject, id(a), id(b))),
         10 => return search(c, id(a), Ptr(b), Ptr(d), id(e)),
         11 => {
-            let bytes = with(c, |k, who| k.read(who, id(a)))?;
+            let bytes = with(c, |k, subject| k.read(subject, id(a)))?;
             return answer(c, &bytes, b, d);
         }
         // Instantiating takes the authority that an upcall gives, which there is not.
@@ -129,21 +129,21 @@ pub fn keyctl(c: &mut Current, op: i32, a: u64, b: u64, d: u64, e: u64) -> SysRe
         12 | 20 | 13 => Err(Errno::EPERM),
         19 if !(1..4096).contains(&(d as i32)) || matches!(d as i32, 512..=516) => Err(Errno::EINVAL),
         19 => Err(Errno::EPERM),
-        14 => return Ok(with(c, |k, who| k.set_destination(who, id(a)))? as u64),
-        15 => with(c, |k, who| k.set_timeout(who, id(a), b as u32)),
+        14 => return Ok(with(c, |k, subject| k.set_destination(subject, id(a)))? as u64),
+        15 => with(c, |k, subject| k.set_timeout(subject, id(a), b as u32)),
         16 if id(a) < 0 => Err(Errno::EINVAL),
         16 if id(a) > 0 => Err(Errno::ENOKEY),
         16 => Ok(()),
         17 => {
-            with(c, |k, who| k.view(who, id(a)))?;
+            with(c, |k, subject| k.view(subject, id(a)))?;
             return answer(c, b"\0", b, d);
         }
         18 => session_to_parent(c),
-        21 => with(c, |k, who| k.invalidate(who, id(a))),
+        21 => with(c, |k, subject| k.invalidate(subject, id(a))),
         22 => return Ok(persistent(c, a, id(b))? as u64),
         29 => restrict(c, id(a), Ptr(b), Ptr(d)),
         30 if e as u32 & !EXCLUSIVE != 0 => Err(Errno::EINVAL),
-        30 => with(c, |k, who| k.move_(who, id(a), id(b), id(d), e as u32 & EXCLUSIVE != 0)),
+        30 => with(c, |k, subject| k.move_(subject, id(a), id(b), id(d), e as u32 & EXCLUSIVE != 0)),
         31 => return capabilities(c, a, b),
         _ => Err(Errno::EOPNOTSUPP),
     };
@@ -158,13 +158,13 @@ fn join_session(c: &mut Current, name: Ptr) -> SysResult {
     if name.as_ref().is_some_and(|n| n.first() == Some(&b'.')) {
         return Err(Errno::EPERM.into());
     }
-    Ok(with(c, |k, who| k.join_session(who, name))? as u64)
+    Ok(with(c, |k, subject| k.join_session(subject, name))? as u64)
 }
 
 fn search(c: &mut Current, ring: i32, kind: Ptr, description: Ptr, to: i32) -> SysResult {
     let kind = read_type(c, kind)?;
     let text = read_text(c, description, DESCRIPTION_MAX)?;
-    Ok(with(c, |k, who| k.search(who, ring, Kind::of(&kind), text, to))? as u64)
+    Ok(with(c, |k, subject| k.search(subject, ring, Kind::of(&kind), text, to))? as u64)
 }
 
 fn restrict(c: &mut Current, ring: i32, kind: Ptr, restriction: Ptr) -> Result<()> {
@@ -176,7 +176,7 @@ fn restrict(c: &mut Current, ring: i32, kind: Ptr, restriction: Ptr) -> Result<(
         named = Some(Kind::of(&read_type(c, kind)?));
         read_text(c, restriction, PAGE_SIZE as usize)?;
     }
-    with(c, |k, who| k.restrict(who, ring, named))
+    with(c, |k, subject| k.restrict(subject, ring, named))
 }
 
 fn capabilities(c: &mut Current, at: u64, room: u64) -> SysResult {
@@ -204,5 +204,5 @@ fn session_to_parent(c: &Current) -> Result<()> {
     if users(&mine) != users(&theirs) || !Arc::ptr_eq(&mine.user_ns, &theirs.user_ns) {
         return Err(Errno::EPERM);
     }
-    c.kernel().keys.give_session(&Who::new(&mine, &c.task.keyrings), &thread.keyrings)
+    c.kernel().keys.give_session(&Subject::new(&mine, &c.task.keyrings), &thread.keyrings)
 }
