@@ -32,14 +32,14 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 const MAPPED: u64 = 2 << 30;
 
 /// What a name leads to.
-struct Kept {
+struct CachedName {
     /// `None` for a name that is not there.
     node: Option<Arc<Node>>,
     until: Ktime,
 }
 
-/// Kept names by directory and name.
-type Names = HashMap<(u64, Box<[u8]>), Kept>;
+/// Cached names by directory and name.
+type Names = HashMap<(u64, Box<[u8]>), CachedName>;
 
 /// A file system.
 pub(crate) struct FuseFs {
@@ -203,7 +203,7 @@ impl FuseFs {
                 names.keys().take(names.len().saturating_sub(NAMES - NAMES / 8)).cloned().collect();
             gone.extend(some.iter().filter_map(|key| names.remove(key)));
         }
-        gone.extend(names.insert((dir, Box::from(name)), Kept { node, until }));
+        gone.extend(names.insert((dir, Box::from(name)), CachedName { node, until }));
         drop(names);
         drop(gone);
     }

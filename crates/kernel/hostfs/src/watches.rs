@@ -84,7 +84,7 @@ impl Drop for Follower {
 
 /// Marked directories by what events call them, and by device and inode number.
 #[derive(Default)]
-struct Known {
+struct MarkedDirectories {
     handles: HashMap<Handle, Arc<Watched>>,
     inodes: HashMap<(u64, u64), Arc<Watched>>,
 }
@@ -93,7 +93,7 @@ struct Known {
 pub(crate) struct Watches {
     /// `None` when the host lets us have none.
     group: OnceLock<Option<Group>>,
-    known: Mutex<Known>,
+    known: Mutex<MarkedDirectories>,
     /// Held while events are read. A thread that waits for it knows that the events have been read.
     reading: Mutex<Vec<u8>, { rank::HOST_EVENTS }>,
     /// When events were read last.

@@ -131,10 +131,10 @@ fn open_or_create(
 }
 
 /// A name that was made, and its operations where that opened it.
-type Made = (Arc<Dentry>, Option<Arc<dyn FileOps>>);
+type CreatedFile = (Arc<Dentry>, Option<Arc<dyn FileOps>>);
 
 /// Makes a regular file in a directory in which the caller has just looked for the name; nothing when there is something of that name by now.
-fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], how: &OpenHow) -> Outcome<Option<Made>> {
+fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], how: &OpenHow) -> Outcome<Option<CreatedFile>> {
     let _lock = dir.dentry.lock_dir_for(cx)?;
     match walk::find_locked_in(cx, &dir.dentry, name, dir.dentry.epoch()) {
         Ok(_) => return Ok(None),

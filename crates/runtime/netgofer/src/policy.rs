@@ -247,9 +247,9 @@ fn name(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    struct Known(&'static [(&'static str, &'static str)]);
+    struct KnownNames(&'static [(&'static str, &'static str)]);
 
-    impl Names for Known {
+    impl Names for KnownNames {
         fn leads_to(&self, name: &str, ip: IpAddr) -> bool {
             self.0.iter().any(|(n, i)| *n == name && i.parse() == Ok(ip))
         }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn allows(policy: &str, kind: Kind, addr: &str) -> bool {
-        let known = Known(&[("index.example", "192.0.2.7"), ("a.b.example", "2001:db8::7")]);
+        let known = KnownNames(&[("index.example", "192.0.2.7"), ("a.b.example", "2001:db8::7")]);
         policy.parse::<Policy>().unwrap().allows(kind, addr.parse().unwrap(), &known)
     }
 

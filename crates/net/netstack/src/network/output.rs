@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
 
 /// What a route says: kind, interface, next hop, source and MTU.
-type Found = (RouteKind, u32, IpAddr, Option<IpAddr>, Option<u32>);
+type RouteChoice = (RouteKind, u32, IpAddr, Option<IpAddr>, Option<u32>);
 
 impl Network {
     /// Finds the way to a destination (RFC 1122 section 3.3.1, RFC 6724).
@@ -82,7 +82,7 @@ impl Network {
     }
 
     /// Kind, interface, next hop, source and MTU of the route to a destination.
-    fn look_up(&self, key: &Key, group: bool) -> Result<Found, Errno> {
+    fn look_up(&self, key: &Key, group: bool) -> Result<RouteChoice, Errno> {
         let routes = self.tables.routes.read();
         let route = routes.lookup(key, |_| true)?;
         let several: Vec<_> = if route.others.is_empty() { Vec::new() } else { route.hops().collect() };
