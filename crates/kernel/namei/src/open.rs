@@ -11,6 +11,7 @@ use abi::Errno;
 use abi::stat::{S_IFIFO, S_IFREG};
 use caller::retry::Outcome;
 use mounts::fs_context::FsView;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::dentry::Dentry;
@@ -80,7 +81,7 @@ fn open_or_create(
     let flags = how.flags;
     let exclusive = flags & libc::O_EXCL != 0;
     let (mut w, mut from) = Walker::new(cx, view, start, path, look)?;
-    let mut text = path.to_vec();
+    let mut text = Cow::Borrowed(path);
     let mut rounds = 0;
     let quick = if Lookup::FOLLOW.contains(look) { quick::parent(cx, view, start, path) } else { None };
     let mut quick = quick.transpose()?;
@@ -124,7 +125,7 @@ fn open_or_create(
             // A program that serves the file system says at will that it is there, and that it is not.
             None if !dir.dentry.keeps && rounds > 0 => return Err(Errno::EEXIST.into()),
             // It appeared meanwhile: look again.
-            None => (from, text) = (dir, name),
+            None => (from, text) = (dir, Cow::Owned(name)),
         }
         rounds += 1;
     }
