@@ -19,7 +19,7 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/hostfs", "", 3),
     ("crates/kernel/kernfs", "", 2),
     ("crates/kernel/mqueue", "", 2),
-    ("crates/kernel/overlay", "", 2),
+    ("crates/kernel/rootfs_overlay", "", 2),
     ("crates/kernel/overlayfs", "", 4),
     ("crates/kernel/procfs", "pid", 2),
     ("crates/kernel/socket", "", 5),

@@ -55,7 +55,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "cgroup",
             "tmpfs",
             "hostfs",
-            "overlay",
+            "rootfs_overlay",
             "overlayfs",
             "devfs",
             "ipc",

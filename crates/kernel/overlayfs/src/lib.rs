@@ -1,5 +1,5 @@
 //! overlayfs as mount(2) makes it: directories of other file systems of the sandbox shown as one. See the kernel's
-//! Documentation/filesystems/overlayfs.rst. (The root of a container is another overlay: crate `overlay`.)
+//! Documentation/filesystems/overlayfs.rst. (The root of a container is another overlay: crate `rootfs_overlay`.)
 //!
 //! An inode here ([`node::Node`]) knows the dentries that it stands for: at most one of the upper layer, and any number
 //! of the lower ones, topmost first. Lower layers are never changed. An object is copied up before a change: the copy

@@ -10,7 +10,7 @@ use hostfs::{Coherence, HostFiles, HostFs, Outward, SocketGofer, TreeSockets};
 use mounts::fs_config::create;
 use mounts::{FsContext, FsView, MountNs};
 use namei::{Lookup, Start, attr, walk};
-use overlay::{FileStore, Upper};
+use rootfs_overlay::{FileStore, Upper};
 use spec::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn over(
     }
     let layer = |tree| HostFs::new(files, tree, true).map(|layer| layer as FsRef).map_err(|e| other(text(e)));
     let layers = trees.into_iter().map(layer).collect::<Result<Vec<_>, _>>()?;
-    overlay::new(&kernel.memory, upper, &layers).map_err(|e| other(text(e)))
+    rootfs_overlay::new(&kernel.memory, upper, &layers).map_err(|e| other(text(e)))
 }
 
 fn flags_of(m: &MountSpec) -> MountFlags {

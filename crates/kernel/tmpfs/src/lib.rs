@@ -1,7 +1,7 @@
 //! tmpfs: files in memory. See tmpfs(5).
 //!
 //! A tree may start as a view of read-only layers ([`lower`]): names that a directory does not hold itself are looked
-//! for there, and regular files keep their content there until they are first changed. The crate `overlay` provides the
+//! for there, and regular files keep their content there until they are first changed. The crate `rootfs_overlay` provides the
 //! layers; a plain tmpfs has none.
 //!
 //! From below: `limit` counts, `memfile` and `filestore` keep bytes, `storage` is both for one instance, `content` is the

@@ -1,4 +1,4 @@
-//! Traits for the lower objects that a tree in memory is a view of until it is changed. The crate `overlay` implements
+//! Traits for the lower objects that a tree in memory is a view of until it is changed. The crate `rootfs_overlay` implements
 //! them.
 //!
 //! Key types: [`Layers`], [`LowerInode`], [`LowerDir`], [`LowerFile`], and [`View`], which a node is made from. Invariant:
