@@ -289,6 +289,11 @@ impl SpecialInode for Node {
 }
 
 impl Node {
+    /// The node of an inode; `None` for one of another file system.
+    fn of(inode: &InodeRef) -> Option<&Node> {
+        inode.as_any().downcast_ref()
+    }
+
     /// Connects to the socket that this node is.
     fn connect_outside(
         &self,
@@ -353,7 +358,7 @@ impl DirInode for Node {
     }
     fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
         self.writable()?;
-        let t = target.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
+        let t = Node::of(target).ok_or(Errno::EXDEV)?;
         if !Arc::ptr_eq(&t.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
@@ -398,7 +403,7 @@ impl DirInode for Node {
         flags: u32,
     ) -> Result<()> {
         self.writable()?;
-        let to = new_dir.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
+        let to = Node::of(new_dir).ok_or(Errno::EXDEV)?;
         if !Arc::ptr_eq(&to.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
@@ -459,7 +464,7 @@ impl Confirming for Node {
         Some(self.known())
     }
     fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr> {
-        let node = inode.as_any().downcast_ref::<Node>()?;
+        let node = Node::of(inode)?;
         self.asked();
         let standing = node.standing();
         let a = host::stat_below(&*self.dir_fd().ok()?, path).ok().filter(|a| node.is(a))?;
@@ -508,7 +513,7 @@ impl Confirming for Node {
     }
     fn renamed(&self, dir: &InodeRef, name: &[u8]) {
         let _changing = self.changing();
-        if let Some(dir) = dir.as_any().downcast_ref::<Node>().and_then(|dir| dir.this().ok()) {
+        if let Some(dir) = Node::of(dir).and_then(|dir| dir.this().ok()) {
             self.moved(&dir, name);
         }
     }
