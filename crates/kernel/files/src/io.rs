@@ -8,7 +8,7 @@ use hostsys::memfd::CopyArea;
 use rights::cred::Cap;
 use rights::mode;
 use vfs::Caller;
-use vfs::file::{Loan, OpenFile, StorageOps, file_kind};
+use vfs::file::{LentFd, OpenFile, StorageOps, file_kind};
 use vfs::inode::SetAttr;
 use vfs::notify::{self, event};
 
@@ -63,7 +63,7 @@ pub fn reads_by_itself(cx: &dyn Caller, file: &OpenFile) {
 /// What the caller's thread writes `len` bytes at `off` by itself with, see [`vfs::MapOps::lend_to_write`]. `None` as
 /// well when the write is not a plain one: it would be cut, or appends, or has watchers, which must hear of it after it
 /// has been made.
-pub fn lend_to_write(cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
+pub fn lend_to_write(cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<LentFd> {
     let plain = file_kind(file) == S_IFREG && file.flags() & (libc::O_APPEND | libc::O_SYNC) == 0;
     let inside = off.checked_add(len as u64).is_some_and(|end| end <= cx.rlimit(libc::RLIMIT_FSIZE as i32));
     if !plain || !inside || !notify::is_idle(file) {

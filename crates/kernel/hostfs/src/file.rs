@@ -11,7 +11,7 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use vfs::{Caller, FileOps, Loan, LockFile, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
+use vfs::{Caller, FileOps, LentFd, LockFile, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
 
 /// An open regular file. In an exclusive tree the descriptor comes from the cache on every use.
 pub(crate) struct File {
@@ -202,8 +202,8 @@ impl MapOps for File {
         self.node.was_read();
         Ok(Mapping::Host { fd: self.fd()?, offset: req.offset })
     }
-    fn lend(&self, _cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
-        let cached = self.node.fs.mode == Mode::Exclusive && len < Loan::CACHED;
+    fn lend(&self, _cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<LentFd> {
+        let cached = self.node.fs.mode == Mode::Exclusive && len < LentFd::CACHED;
         if !self.exact || !file.readable() || cached {
             return None;
         }
@@ -216,14 +216,14 @@ impl MapOps for File {
         }
         let after: Option<Box<dyn Send>> =
             if self.node.reads_show() { Some(Box::new(Read(self.node.clone()))) } else { None };
-        Some(Loan { fd: self.fd().ok()?, after })
+        Some(LentFd { fd: self.fd().ok()?, after })
     }
-    fn lend_to_write(&self, _cx: &dyn Caller, file: &OpenFile) -> Option<Loan> {
+    fn lend_to_write(&self, _cx: &dyn Caller, file: &OpenFile) -> Option<LentFd> {
         if !self.exact || !file.writable() || self.node.fs.mode == Mode::Exclusive {
             return None;
         }
         self.begins_write(0);
-        Some(Loan { fd: self.fd().ok()?, after: Some(Box::new(Written::new(&self.node))) })
+        Some(LentFd { fd: self.fd().ok()?, after: Some(Box::new(Written::new(&self.node))) })
     }
     fn image(&self) -> Option<(u64, u64)> {
         let node = &self.node;

@@ -2,7 +2,7 @@
 
 use crate::copy_up::Content;
 use crate::listing;
-use crate::node::{Found, Node};
+use crate::node::{LayerObjects, Node};
 use abi::{Errno, Result};
 use namei::rename::{EXCHANGE, NOREPLACE};
 use namei::stack::{self, Start};
@@ -30,7 +30,7 @@ impl Node {
     /// The inode of something new in the upper layer.
     fn newborn(&self, over: &dyn Caller, name: &[u8], dentry: Arc<Dentry>) -> Result<InodeRef> {
         self.changed();
-        let found = Found { upper: Some(dentry), lower: Vec::new() };
+        let found = LayerObjects { upper: Some(dentry), lower: Vec::new() };
         Ok(self.of(over, name, found)?)
     }
 
@@ -123,7 +123,7 @@ impl DirInode for Node {
         let over = self.core.over(cx);
         let dir = self.upper_dir(cx)?;
         let made = stack::make_unnamed(&over, &dir, Start { mode, uid, gid })?;
-        Ok(self.of(&over, b"", Found { upper: Some(made), lower: Vec::new() })?)
+        Ok(self.of(&over, b"", LayerObjects { upper: Some(made), lower: Vec::new() })?)
     }
 
     fn link(&self, cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {

@@ -13,8 +13,8 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use vfs::{
-    Caller, DirEntry, DirSink, DirectoryOps, FileOps, Internal, Loan, MapOps, MapRequest, Mapping, OpenFile,
-    SeekOps, StorageOps,
+    Caller, DirEntry, DirSink, DirectoryOps, FileOps, Internal, LentFd, MapOps, MapRequest, Mapping,
+    OpenFile, SeekOps, StorageOps,
 };
 
 /// Flags of open(2) that mean something to the file below.
@@ -134,11 +134,11 @@ impl MapOps for File {
     fn map(&self, cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
         self.first.ops.map(&self.node.core.over(cx), &self.first, req)
     }
-    fn lend(&self, cx: &dyn Caller, _file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
+    fn lend(&self, cx: &dyn Caller, _file: &OpenFile, off: u64, len: usize) -> Option<LentFd> {
         let real = self.real(cx).ok()?;
         real.ops.lend(&self.node.core.over(cx), real, off, len)
     }
-    fn lend_to_write(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<Loan> {
+    fn lend_to_write(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<LentFd> {
         let real = self.real(cx).ok()?;
         real.ops.lend_to_write(&self.node.core.over(cx), real)
     }

@@ -5,7 +5,7 @@
 
 use crate::core::Core;
 use crate::layers::Layer;
-use crate::node::{Found, Node};
+use crate::node::{LayerObjects, Node};
 use abi::{Errno, Result};
 use caller::quota::{Charge, Kind};
 use namei::stack;
@@ -172,7 +172,7 @@ pub(crate) fn of_node(over: &dyn Caller, uid: u32, node: &Node) -> Result<Arc<Li
 }
 
 /// ENOTEMPTY for a directory in which something shows.
-pub(crate) fn check_empty(core: &Core, over: &dyn Caller, uid: u32, found: &Found) -> Result<()> {
+pub(crate) fn check_empty(core: &Core, over: &dyn Caller, uid: u32, found: &LayerObjects) -> Result<()> {
     let mut all = merge(core, over, uid)?;
     for (layer, dir) in parts(core, found.upper.as_ref(), &found.lower) {
         all.add(layer, dir, &mut |_| Err(Errno::ENOTEMPTY))?;

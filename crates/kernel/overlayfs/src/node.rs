@@ -32,13 +32,13 @@ pub(crate) enum Key {
 
 /// What a name stands for.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct LayerObjects {
     pub upper: Option<Arc<Dentry>>,
     /// Topmost first; more than one, or one below an upper object, for directories alone.
     pub lower: Vec<Lower>,
 }
 
-impl Found {
+impl LayerObjects {
     /// The topmost object; ENOENT.
     pub fn top(&self) -> Result<&Arc<Dentry>> {
         self.upper.as_ref().or(self.lower.first().map(|l| &l.dentry)).ok_or(Errno::ENOENT)
@@ -93,14 +93,14 @@ impl Node {
         let lower = core.lower.iter().enumerate();
         let lower = lower.map(|(layer, l)| Lower { layer, dentry: l.root().clone() }).collect();
         let upper = core.upper.as_ref().map(|u| u.root().clone());
-        Node::with(core, (None, None), libc::S_IFDIR, Found { upper, lower }, None)
+        Node::with(core, (None, None), libc::S_IFDIR, LayerObjects { upper, lower }, None)
     }
 
     fn with(
         core: &Arc<Core>,
         (place, key): (Option<Place>, Option<Key>),
         kind: u32,
-        found: Found,
+        found: LayerObjects,
         origin: Option<Origin>,
     ) -> Arc<Node> {
         let numbered = kind == libc::S_IFDIR && !core.is_same_fs();
@@ -123,7 +123,7 @@ impl Node {
     }
 
     /// The node for what was found as `name`. While one is in use, it is found again, so that what hangs on it is.
-    pub fn of(&self, over: &dyn Caller, name: &[u8], found: Found) -> Result<Arc<Node>> {
+    pub fn of(&self, over: &dyn Caller, name: &[u8], found: LayerObjects) -> Result<Arc<Node>> {
         let kind = found.top()?.kind;
         let key = found.key(self, name)?;
         let place = || Some((self.me.clone(), Box::from(name)));
@@ -240,9 +240,9 @@ impl Node {
     }
 
     /// What `name` stands for in this directory. ENOENT; ELOOP where a lower layer leads into another layer.
-    pub fn find(&self, over: &dyn Caller, name: &[u8]) -> Result<Found> {
+    pub fn find(&self, over: &dyn Caller, name: &[u8]) -> Result<LayerObjects> {
         let core = &self.core;
-        let mut found = Found::default();
+        let mut found = LayerObjects::default();
         if let (Some(dir), Some(layer)) = (self.upper.get(), &core.upper)
             && let Some(dentry) = present(stack::find(over, dir, name))?
         {

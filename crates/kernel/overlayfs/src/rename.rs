@@ -2,7 +2,7 @@
 //! cannot be renamed: EXDEV, so that programs copy it.
 
 use crate::listing;
-use crate::node::{Found, Node};
+use crate::node::{LayerObjects, Node};
 use abi::{Errno, Result};
 use namei::rename::{EXCHANGE, NOREPLACE, WHITEOUT};
 use namei::stack;
@@ -70,7 +70,7 @@ impl Node {
         over: &dyn Caller,
         a: (&Path, &[u8]),
         b: (&Path, &[u8]),
-        dst: Option<&Found>,
+        dst: Option<&LayerObjects>,
         directory: bool,
     ) -> Result<()> {
         let core = &self.core;
@@ -123,11 +123,11 @@ impl Node {
     }
 }
 
-fn is_dir(found: &Found) -> bool {
+fn is_dir(found: &LayerObjects) -> bool {
     found.top().is_ok_and(|top| top.is_dir())
 }
 
 /// A directory that a lower layer has a part in.
-fn is_rooted_below(found: &Found) -> bool {
+fn is_rooted_below(found: &LayerObjects) -> bool {
     is_dir(found) && !found.is_pure_upper()
 }

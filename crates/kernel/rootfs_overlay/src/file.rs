@@ -5,7 +5,7 @@ use hostsys::memfd::CopyArea;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use tmpfs::lower::LowerFile;
-use vfs::{Caller, InodeRef, Loan, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, InodeRef, LentFd, MapRequest, Mapping, OpenFile};
 
 /// A regular file, opened for reading when first needed.
 pub(crate) struct File {
@@ -56,7 +56,7 @@ impl LowerFile for File {
         let f = self.open(cx)?;
         f.ops.map(cx, f, req)
     }
-    fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<Loan> {
+    fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<LentFd> {
         let f = self.open(cx).ok()?;
         f.ops.lend(cx, f, off, len)
     }

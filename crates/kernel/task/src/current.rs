@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use sysresult::{Restart, SysErr, SysResult};
-use vfs::{InUse, Loan, OpenFile};
+use vfs::{InUse, LentFd, OpenFile};
 use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -392,7 +392,7 @@ impl Current {
     pub fn transfer_by_itself(
         &mut self,
         file: &Arc<OpenFile>,
-        loan: Loan,
+        loan: LentFd,
         moves: &Transfer,
         positioned: bool,
     ) -> bool {

@@ -5,7 +5,7 @@
 
 use platform::Transfer;
 use std::sync::Arc;
-use vfs::{Loan, OpenFile};
+use vfs::{LentFd, OpenFile};
 
 /// A transfer that has been foreseen.
 pub(crate) struct OwnTransfer {
@@ -18,7 +18,7 @@ pub(crate) struct OwnTransfer {
 impl OwnTransfer {
     /// The transfer `moves` of a file by the descriptor that `loan` lends. `positioned`: the caller advances the file's position
     /// by as much.
-    pub(crate) fn new(file: &Arc<OpenFile>, loan: Loan, moves: &Transfer, positioned: bool) -> OwnTransfer {
+    pub(crate) fn new(file: &Arc<OpenFile>, loan: LentFd, moves: &Transfer, positioned: bool) -> OwnTransfer {
         let moved = positioned.then(|| (moves.offset, moves.offset + moves.len as u64));
         OwnTransfer { file: file.clone(), moved, _after: loan.after }
     }

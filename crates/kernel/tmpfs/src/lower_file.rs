@@ -4,7 +4,7 @@ use abi::Result;
 use hostsys::memfd::CopyArea;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::{Caller, Loan, MapRequest, Mapping};
+use vfs::{Caller, LentFd, MapRequest, Mapping};
 
 /// The content that a regular file starts with.
 pub trait LowerFile: Send + Sync {
@@ -21,7 +21,7 @@ pub trait LowerFile: Send + Sync {
     /// A mapping that cannot write.
     fn map(&self, cx: &dyn Caller, req: &MapRequest) -> Result<Mapping>;
     /// See [`vfs::MapOps::lend`].
-    fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<Loan>;
+    fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<LentFd>;
     /// See [`vfs::MapOps::image`]; nothing before it is opened.
     fn image(&self) -> Option<(u64, u64)>;
     /// See [`vfs::MapOps::image_fd`].

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use vfs::{
-    Caller, DirSink, DirectoryOps, FileOps, InodeRef, Loan, MapOps, MapRequest, Mapping, OpenFile, SeekOps,
+    Caller, DirSink, DirectoryOps, FileOps, InodeRef, LentFd, MapOps, MapRequest, Mapping, OpenFile, SeekOps,
     StorageOps,
 };
 
@@ -166,8 +166,8 @@ impl MapOps for File {
         }
         Ok(Mapping::Host { fd, offset: req.offset })
     }
-    fn lend(&self, cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
-        if !file.readable() || len < Loan::CACHED {
+    fn lend(&self, cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<LentFd> {
+        if !file.readable() || len < LentFd::CACHED {
             return None;
         }
         let content = self.content().ok()?;

@@ -27,7 +27,7 @@ use hostsys::memfd::CopyArea;
 use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use vfs::{Caller, Loan};
+use vfs::{Caller, LentFd};
 
 /// Larger files live in memory files from the start.
 const HEAP_MAX: u64 = 1 << 20;
@@ -125,14 +125,14 @@ impl Content {
     }
 
     /// What a program's own thread can read the content by; see [`vfs::MapOps::lend`].
-    pub fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<Loan> {
+    pub fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<LentFd> {
         if self.size < off + len as u64 {
             return None;
         }
         match &self.store {
             // The file of an overlay holds the data of all its files, so it is never lent.
             Store::Heap(_) | Store::Disk(_) => None,
-            Store::Mem(m) => Some(Loan { fd: m.reader()?, after: None }),
+            Store::Mem(m) => Some(LentFd { fd: m.reader()?, after: None }),
             Store::Lower(l) => l.lend(cx, off, len),
         }
     }

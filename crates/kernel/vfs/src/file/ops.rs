@@ -44,14 +44,14 @@ pub enum Mapping {
 }
 
 /// What a program's own thread reads a file by, see [`MapOps::lend`].
-pub struct Loan {
+pub struct LentFd {
     /// The descriptor.
     pub fd: Arc<OwnedFd>,
     /// Dropped when the transfer has been made.
     pub after: Option<Box<dyn Send>>,
 }
 
-impl Loan {
+impl LentFd {
     /// Bytes up to which copying what the kernel has in its memory is cheaper than lending: 8 KiB took 0.9 us by copying and
     /// 1.2 us by the thread itself, 16 KiB 2.2 and 1.4 us.
     pub const CACHED: usize = 16 << 10;
@@ -230,11 +230,11 @@ pub trait MapOps {
     /// A regular file that is open for reading, for a large read of `len` bytes at `off` that the program's own thread makes: it
     /// gets a descriptor that can do no more than the open file. `None` when there is none, when the file seems to end before,
     /// or when copying is cheaper.
-    fn lend(&self, _cx: &dyn Caller, _file: &OpenFile, _off: u64, _len: usize) -> Option<Loan> {
+    fn lend(&self, _cx: &dyn Caller, _file: &OpenFile, _off: u64, _len: usize) -> Option<LentFd> {
         None
     }
     /// The same for a large write to a file that is open for writing.
-    fn lend_to_write(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<Loan> {
+    fn lend_to_write(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<LentFd> {
         None
     }
     /// There is one mapping more (`files::MappedFile`). Locks of the address space may be held.
@@ -354,11 +354,11 @@ impl dyn FileOps {
         self.as_map().ok_or(Errno::ENODEV)?.map(cx, file, req)
     }
     /// See [`MapOps::lend`].
-    pub fn lend(&self, cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
+    pub fn lend(&self, cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<LentFd> {
         self.as_map()?.lend(cx, file, off, len)
     }
     /// See [`MapOps::lend_to_write`].
-    pub fn lend_to_write(&self, cx: &dyn Caller, file: &OpenFile) -> Option<Loan> {
+    pub fn lend_to_write(&self, cx: &dyn Caller, file: &OpenFile) -> Option<LentFd> {
         self.as_map()?.lend_to_write(cx, file)
     }
     /// See [`MapOps::image`].
