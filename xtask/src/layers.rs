@@ -29,6 +29,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "elf",
             "ktime",
             "mountinfo",
+            "netlink_wire",
             "netproto",
             "lock_order",
             "seccomp",

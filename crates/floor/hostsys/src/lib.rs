@@ -16,6 +16,7 @@ pub mod inherited;
 pub mod memfd;
 pub mod mounts;
 pub mod net;
+pub mod one_fd;
 pub mod packet;
 pub mod perf;
 pub mod process;

@@ -2,6 +2,8 @@
 //!
 //! A driver below the crates of those objects decides by the number, or finds its own object by it.
 
+use abi::{Errno, Result};
+
 /// A caller in a container and in namespaces. The kernel itself is in none.
 pub trait Membership {
     /// Number of the container among the sandbox's; `None` for the kernel itself.
@@ -11,6 +13,15 @@ pub trait Membership {
     /// Number of the network namespace's nsfs inode; `None` for the kernel itself.
     fn net_ns(&self) -> Option<u64> {
         None
+    }
+    /// The same number of a process, which is named by its own number. ESRCH.
+    fn net_ns_of_process(&self, _nr: i32) -> Result<u64> {
+        Err(Errno::ESRCH)
+    }
+    /// The number of the network namespace that a descriptor of the caller is for. EBADF; EINVAL when it is for something
+    /// else.
+    fn net_ns_of_descriptor(&self, _fd: i32) -> Result<u64> {
+        Err(Errno::EBADF)
     }
     /// ID of the control group that is the root of the cgroup namespace; `None` for the kernel itself.
     fn cgroup_root(&self) -> Option<u64> {

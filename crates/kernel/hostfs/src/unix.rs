@@ -9,14 +9,10 @@
 
 use crate::poller::{Poller, Watch};
 use abi::{Errno, Result};
-use hostsys::{fs as host, net};
+use hostsys::{fs as host, net, one_fd};
 use lock_order::Mutex;
 use netproto::unix::{CONNECTED, Connect, Connected};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
-};
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
+use rustix::net::{SendFlags, send};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::OutsideSocket;
@@ -40,24 +36,11 @@ impl SocketGofer {
         let sent = rustix::io::retry_on_intr(|| send(&*channel, &request.encode(), SendFlags::NOSIGNAL));
         sent.map_err(|_| Errno::ECONNREFUSED)?;
         let mut bytes = [0; CONNECTED + 1];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let got = loop {
-            let buffers = &mut [IoSliceMut::new(&mut bytes)];
-            match recvmsg(&*channel, buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Err(rustix::io::Errno::INTR) => {}
-                got => break got.map_err(|_| Errno::ECONNREFUSED)?,
-            }
-        };
-        let fd = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-            _ => None,
-        });
-        let reply = bytes.get(..got.bytes).and_then(Connected::decode).ok_or(Errno::ECONNREFUSED)?;
-        match (reply.errno, fd) {
+        let packet = one_fd::receive(&*channel, &mut bytes).map_err(|_| Errno::ECONNREFUSED)?;
+        let reply = bytes.get(..packet.len).and_then(Connected::decode).ok_or(Errno::ECONNREFUSED)?;
+        match (reply.errno, packet.fd) {
             (0, Some(fd)) => Ok((fd, reply.owner)),
-            // No number is free here.
-            (0, None) if got.flags.contains(ReturnFlags::CTRUNC) => Err(Errno::ENFILE),
+            (0, None) if packet.fd_is_lost => Err(Errno::ENFILE),
             (0, None) => Err(Errno::ECONNREFUSED),
             (errno, _) => Err(Errno::from_raw(errno)),
         }

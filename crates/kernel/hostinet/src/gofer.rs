@@ -1,13 +1,10 @@
 //! The kernel's end of the socket to the network gofer.
 
 use abi::{Errno, Result};
+use hostsys::one_fd;
 use lock_order::Mutex;
 use netproto::{REPLY, Reply, Request};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
-};
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
+use rustix::net::{SendFlags, send};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -65,36 +62,23 @@ fn transmit(channel: &OwnedFd, bytes: &[u8]) -> Result<()> {
 
 fn receive(channel: &OwnedFd) -> Result<(Reply, Option<OwnedFd>)> {
     let mut bytes = [0; REPLY + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        match recvmsg(channel, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Ok(received) => break received,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Err(Errno::ENETDOWN),
-        }
-    };
-    let fd = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let packet = one_fd::receive(channel, &mut bytes).map_err(|_| Errno::ENETDOWN)?;
     // No bytes at all: the end.
-    if received.bytes == 0 || received.flags.contains(ReturnFlags::TRUNC) {
+    if packet.len == 0 || packet.is_cut {
         return Err(Errno::ENETDOWN);
     }
-    let reply = bytes.get(..received.bytes).and_then(Reply::decode).ok_or(Errno::EPROTO)?;
-    // A descriptor that the host could not give: no number is free here.
-    if received.flags.contains(ReturnFlags::CTRUNC) {
+    let reply = bytes.get(..packet.len).and_then(Reply::decode).ok_or(Errno::EPROTO)?;
+    if packet.fd_is_lost {
         return Err(Errno::ENFILE);
     }
-    Ok((reply, fd))
+    Ok((reply, packet.fd))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use netproto::{Domain, Kind};
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, recv, socketpair};
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 
     #[test]
     fn a_gofer_that_is_gone_is_a_network_that_is_down() {

@@ -152,6 +152,7 @@ impl SystemCalls for NoCalls {
 fn process() -> Current {
     let uts = Uts::new("box".into(), "(none)".into());
     let user_ns = UserNamespace::initial();
+    let owner = user_ns.clone();
     let kernel = Kernel::new(Parts {
         user_ns: user_ns.clone(),
         platform: Arc::new(Fake),
@@ -160,7 +161,9 @@ fn process() -> Current {
         offsets: nsproxy::Offsets::default(),
         limits: container::Limits::new(1 << 30, 2, []),
         families: socket::Families::default(),
-        net: socket::NetNamespace::new(1, user_ns.clone(), spec::Interfaces::loopback()),
+        net: Box::new(move |timers| {
+            socket::NetNamespace::new(1, owner, spec::Interfaces::loopback(), timers)
+        }),
         memory: tmpfs::MemFiles::new(None),
     });
     let pid = kernel.first.pids().alloc().unwrap();

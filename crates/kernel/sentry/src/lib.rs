@@ -14,7 +14,6 @@ mod errors;
 mod fds;
 mod links;
 mod mounts;
-mod nets;
 mod nodes;
 mod places;
 mod pod;

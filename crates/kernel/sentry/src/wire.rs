@@ -2,7 +2,6 @@
 //! in the kernel knows more of another part than the traits that it declares itself.
 
 use crate::errors::other;
-use crate::nets::Finder;
 use crate::settings::{offsets, uts};
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
@@ -18,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use syscalls::Calls;
-use task::{Jobs, Kernel, Parts};
+use task::{Jobs, Kernel, MakeNet, Parts};
 use tmpfs::{MemFiles, Options, TmpFs};
 use user_ns::UserNamespace;
 use vfs::{Internal, SuperBlock};
@@ -41,16 +40,17 @@ pub(crate) fn kernel(
     let calls = Calls::new();
     let families = families(&limits, spec.network, net_gofer)?;
     let user_ns = UserNamespace::initial();
-    let net = NetNamespace::new(nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
-    net.stack().memory.set_limit(queue_limit(&limits));
-    net.nets().filters.set_limit(filter_limit(&limits));
+    let (queues, filters) = (queue_limit(&limits), filter_limit(&limits));
+    let (owner, interfaces) = (user_ns.clone(), spec.interfaces.clone());
+    let net: MakeNet =
+        Box::new(move |timers| NetNamespace::new(nsproxy::inum::NET, owner, interfaces, timers));
     let (calls_of, uts, offsets) = (calls.clone(), uts(spec), offsets(spec)?);
     let parts = Parts { user_ns, platform, calls: calls_of, uts, offsets, limits, families, net, memory };
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
-    net.start(&kernel.vfs.resources.timers);
+    net.stack().memory.set_limit(queues);
+    net.nets().filters.set_limit(filters);
     net.set_log(Arc::new(Lines(kernel.log.clone())));
-    net.nets().set_finder(Arc::new(Finder(Arc::downgrade(&kernel))));
     if !spec.network.is_host() {
         net.show_stack();
     }

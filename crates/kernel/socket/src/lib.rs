@@ -25,7 +25,7 @@ pub mod unix;
 pub use family::Families;
 pub use file::{MAX_RECORD, SocketFile};
 pub use names::Naming;
-pub use net_ns::{FindNet, NetNamespace, Nets};
+pub use net_ns::{NetNamespace, Nets};
 pub use ops::{
     Ancillary, Connect, Control, Names, PeerCred, Received, SendRequest, SocketInfo, SocketOps,
     SocketOptions, Transfer, Ucred,

@@ -2,8 +2,8 @@
 //!
 //! A namespace owns a TCP/IP stack ([`netstack::Stack`]), which has a loopback interface that is up. A subsystem with a
 //! way out adds links, addresses and routes to [`NetNamespace::stack`]: `add_link` with a `Device`, `set_up`,
-//! `add_address`, `with_routes`; frames that arrive go to `Stack::receive` with [`now`]. [`NetNamespace::start`] gives
-//! the stack the kernel's timers.
+//! `add_address`, `with_routes`; frames that arrive go to `Stack::receive` with [`now`]. A timer of the
+//! kernel runs the stack's timers.
 //!
 //! A namespace ends with its last process, socket and file. Interfaces of other namespaces that lead to it, and their
 //! numbers for it, are weak references. The timer service's thread removes the pairs of interfaces and the numbers that
@@ -23,13 +23,13 @@ use netstack::{Alarm, LOOPBACK, Stack};
 use nftables::Nftables;
 use spec::Interfaces;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use user_ns::{NamespaceCount, UserNamespace};
 use xtables::Tables;
 
 mod nets;
 
-pub use nets::{FindNet, Nets};
+pub use nets::Nets;
 
 /// A network namespace.
 pub struct NetNamespace {
@@ -49,7 +49,7 @@ pub struct NetNamespace {
     nftables: Nftables,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
-    clock: Arc<Clock>,
+    timers: Arc<TimerService>,
     initial: bool,
     nets: Arc<Nets>,
     counted: Option<NamespaceCount>,
@@ -86,17 +86,20 @@ impl Drop for NetNamespace {
             _counted: self.counted.take(),
         };
         // Locks may be held here.
-        match self.clock.timers.get() {
-            Some(timers) => timers.post(move || remains.clear()),
-            None => remains.clear(),
-        }
+        self.timers.post(move || remains.clear());
     }
 }
 
 impl NetNamespace {
-    /// Owned by `user_ns`, with these interfaces to show, and a stack with a loopback interface that is up.
-    pub fn new(inum: u64, user_ns: Arc<UserNamespace>, interfaces: Interfaces) -> Arc<NetNamespace> {
-        let net = NetNamespace::make(inum, user_ns, interfaces, None);
+    /// Owned by `user_ns`, with these interfaces to show, and a stack with a loopback interface that is up. The stack's
+    /// timers run on `timers`.
+    pub fn new(
+        inum: u64,
+        user_ns: Arc<UserNamespace>,
+        interfaces: Interfaces,
+        timers: &Arc<TimerService>,
+    ) -> Arc<NetNamespace> {
+        let net = NetNamespace::make(inum, user_ns, interfaces, timers, None);
         if let Err(errno) = net.stack.set_up(LOOPBACK, true) {
             log::error!("loopback interface: {errno:?}; nothing can be sent to 127.0.0.1");
         }
@@ -111,8 +114,7 @@ impl NetNamespace {
         counted: NamespaceCount,
         timers: &Arc<TimerService>,
     ) -> Arc<NetNamespace> {
-        let net = NetNamespace::make(inum, user_ns, Interfaces::default(), Some((self, counted)));
-        net.start(timers);
+        let net = NetNamespace::make(inum, user_ns, Interfaces::default(), timers, Some((self, counted)));
         net.show_stack();
         net
     }
@@ -121,18 +123,17 @@ impl NetNamespace {
         inum: u64,
         user_ns: Arc<UserNamespace>,
         interfaces: Interfaces,
+        timers: &Arc<TimerService>,
         beside: Option<(&NetNamespace, NamespaceCount)>,
     ) -> Arc<NetNamespace> {
         let (mut seed, mut secret) = ([0; 16], [0; 16]);
         hostsys::clock::random(&mut seed);
         hostsys::clock::random(&mut secret);
-        let clock = Clock::new();
         let (memory, nets, counted) = match beside {
             Some((other, counted)) => (other.stack.memory.clone(), other.nets.clone(), Some(counted)),
             None => (Arc::default(), Arc::default(), None),
         };
-        let stack = Stack::sharing(seed, clock.clone(), memory, inum);
-        let _ = clock.stack.set(Arc::downgrade(&stack));
+        let stack = Stack::sharing(seed, |stack| Clock::new(stack, timers), memory, inum);
         let netlink = Arc::new(Sockets::new(inum, nets.clone()));
         stack.set_monitor(netlink.clone());
         // Interfaces get link-local addresses and listen to routers; those that the host gives keep what they have there.
@@ -153,7 +154,7 @@ impl NetNamespace {
             netlink,
             stack,
             stack_shown: AtomicBool::new(false),
-            clock,
+            timers: timers.clone(),
             initial: counted.is_none(),
             nets,
             counted,
@@ -175,7 +176,7 @@ impl NetNamespace {
     /// One that has loopback alone.
     #[cfg(test)]
     pub fn alone() -> Arc<NetNamespace> {
-        NetNamespace::new(1, UserNamespace::initial(), Interfaces::loopback())
+        NetNamespace::new(1, UserNamespace::initial(), Interfaces::loopback(), &Arc::default())
     }
 
     /// Says where the lines go that its rules write (targets LOG and `log`). Linux writes those of the first namespace
@@ -197,13 +198,6 @@ impl NetNamespace {
     /// To be held while interfaces, addresses, routes or rules are changed on request (Linux's `rtnl_lock`).
     pub fn rtnl(&self) -> Rtnl<'_> {
         self.netlink.rtnl()
-    }
-
-    /// Runs the stack's timers on a kernel's timer service from now on.
-    pub fn start(&self, timers: &Arc<TimerService>) {
-        if self.clock.timers.set(timers.clone()).is_ok() {
-            self.clock.set(&self.stack);
-        }
     }
 
     /// The TCP/IP stack.
@@ -268,25 +262,25 @@ pub fn now() -> Instant {
 /// Runs a stack's timers: one timer of the kernel, set to the stack's earliest deadline.
 struct Clock {
     me: Weak<Clock>,
-    stack: OnceLock<Weak<Stack>>,
-    timers: OnceLock<Arc<TimerService>>,
+    stack: Weak<Stack>,
+    timers: Arc<TimerService>,
     /// The timer that is set, with its moment.
     next: Mutex<Option<(Instant, TimerHandle)>, { rank::TIMER }>,
 }
 
 impl Clock {
-    fn new() -> Arc<Clock> {
+    fn new(stack: &Weak<Stack>, timers: &Arc<TimerService>) -> Arc<Clock> {
         Arc::new_cyclic(|me| Clock {
             me: me.clone(),
-            stack: OnceLock::new(),
-            timers: OnceLock::new(),
+            stack: stack.clone(),
+            timers: timers.clone(),
             next: Mutex::default(),
         })
     }
 
     /// Runs what is due, and sets the timer to the next deadline.
     fn tick(&self) {
-        let Some(stack) = self.stack.get().and_then(Weak::upgrade) else { return };
+        let Some(stack) = self.stack.upgrade() else { return };
         stack.run_timers(now());
         self.set(&stack);
     }
@@ -294,20 +288,20 @@ impl Clock {
     /// Sets the timer to the stack's next deadline. Under the lock, so that an earlier one that comes meanwhile stays.
     fn set(&self, stack: &Stack) {
         let mut next = self.next.lock();
-        let fresh = stack.next_deadline().and_then(|at| self.timer(at));
+        let fresh = stack.next_deadline().map(|at| self.timer(at));
         let old = std::mem::replace(&mut *next, fresh);
         drop(next);
         drop(old);
     }
 
-    fn timer(&self, at: Instant) -> Option<(Instant, TimerHandle)> {
-        let (timers, me) = (self.timers.get()?, self.me.clone());
+    fn timer(&self, at: Instant) -> (Instant, TimerHandle) {
+        let me = self.me.clone();
         let tick = move || {
             if let Some(clock) = me.upgrade() {
                 clock.tick();
             }
         };
-        Some((at, timers.schedule_after(at.since(now()), tick)))
+        (at, self.timers.schedule_after(at.since(now()), tick))
     }
 }
 
@@ -317,7 +311,7 @@ impl Alarm for Clock {
         if next.as_ref().is_some_and(|(set, _)| *set <= at) {
             return;
         }
-        let old = std::mem::replace(&mut *next, self.timer(at));
+        let old = next.replace(self.timer(at));
         drop(next);
         drop(old);
     }
@@ -342,8 +336,6 @@ mod tests {
     #[test]
     fn timers_run() {
         let net = NetNamespace::alone();
-        let timers = Arc::new(TimerService::default());
-        net.start(&timers);
         let new = || net.stack().tcp_socket(false, Arc::new(Silent));
         let (server, client) = (new(), new());
         server.bind("127.0.0.1:0".parse().unwrap(), true).unwrap();

@@ -13,7 +13,7 @@ use caller::{
 };
 use files::FdTable;
 use mounts::{FsContext, PathCaller};
-use nsproxy::NsProxy;
+use nsproxy::{Namespace, NsOps, NsProxy};
 use pid::{Pid, PidNamespace};
 use platform::Context;
 use rights::Creds;
@@ -127,12 +127,32 @@ impl DeviceRules for TaskCaller {
     }
 }
 
+/// The number of a process's network namespace.
+fn net_ns_of_process(asker: &Task, nr: i32) -> Result<u64> {
+    let task = asker.kernel().task(nr).filter(|task| !task.is_leaving()).ok_or(Errno::ESRCH)?;
+    Ok(task.nsproxy().net.inum)
+}
+
+/// The number of the network namespace that a file of nsfs is for.
+fn net_ns_of_file(file: &OpenFile) -> Result<u64> {
+    match file.ops.as_any().downcast_ref() {
+        Some(NsOps(Namespace::Net(net))) => Ok(net.inum),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 impl Membership for TaskCaller {
     fn container(&self) -> Option<u32> {
         Some(self.0.group.container.index())
     }
     fn net_ns(&self) -> Option<u64> {
         Some(self.0.nsproxy().net.inum)
+    }
+    fn net_ns_of_process(&self, nr: i32) -> Result<u64> {
+        net_ns_of_process(&self.0, nr)
+    }
+    fn net_ns_of_descriptor(&self, fd: i32) -> Result<u64> {
+        net_ns_of_file(&*self.descriptor(fd)?)
     }
     fn cgroup_root(&self) -> Option<u64> {
         Some(self.0.nsproxy().cgroup.root.id())
@@ -243,6 +263,12 @@ impl Membership for Current {
     }
     fn net_ns(&self) -> Option<u64> {
         Some(self.task.nsproxy().net.inum)
+    }
+    fn net_ns_of_process(&self, nr: i32) -> Result<u64> {
+        net_ns_of_process(&self.task, nr)
+    }
+    fn net_ns_of_descriptor(&self, fd: i32) -> Result<u64> {
+        net_ns_of_file(&*self.descriptor(fd)?)
     }
     fn cgroup_root(&self) -> Option<u64> {
         Some(self.task.nsproxy().cgroup.root.id())

@@ -7,6 +7,7 @@ use crate::namespace_caller::NamespaceCaller;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Tree;
+use caller::timer::TimerService;
 use cgroup::Cgroup;
 use container::{Container, Containers, Limits};
 use futex_pi::PiTable;
@@ -53,6 +54,9 @@ pub trait SystemCalls: Send + Sync {
     }
 }
 
+/// Makes a network namespace whose timers run on a timer service.
+pub type MakeNet = Box<dyn FnOnce(&Arc<TimerService>) -> Arc<socket::NetNamespace>>;
+
 /// What a kernel is made of.
 pub struct Parts {
     /// The initial user namespace.
@@ -69,8 +73,8 @@ pub struct Parts {
     pub limits: Limits,
     /// Protocol families of socket(2).
     pub families: socket::Families,
-    /// The network namespace.
-    pub net: Arc<socket::NetNamespace>,
+    /// Makes the network namespace, with the kernel's timers.
+    pub net: MakeNet,
     /// Where content of files in memory lives that programs map.
     pub memory: Arc<tmpfs::MemFiles>,
 }
@@ -199,7 +203,7 @@ impl Kernel {
         let namespaces = NsProxy {
             uts: UtsNamespace::new(inum::UTS, user_ns.clone(), uts, None),
             ipc: Ipc::new(inum::IPC, &user_ns, &memfds),
-            net,
+            net: net(&vfs.resources.timers),
             pid_for_children: pids.child(inum::PID, user_ns.clone(), None).unwrap_or_else(|_| pids.clone()),
             cgroup: CgroupNamespace::new(inum::CGROUP, user_ns.clone(), cgroups.of_container(), None),
             time_for_children: time.clone(),

@@ -83,7 +83,7 @@ pub use hold_creds::CredLock;
 pub use holder::Holder;
 pub use inherit::{ProcessInherited, TaskInherited};
 pub use jobs::Jobs;
-pub use kernel::{Kernel, Parts, RELEASE, RELEASE_26, SI_HOST, SystemCalls, VERSION, uptime_ns};
+pub use kernel::{Kernel, MakeNet, Parts, RELEASE, RELEASE_26, SI_HOST, SystemCalls, VERSION, uptime_ns};
 pub use life::{Life, Stop, Zombie};
 pub use namespace_caller::NamespaceCaller;
 pub use ptrace_tracer::Resume;

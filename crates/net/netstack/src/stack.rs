@@ -41,17 +41,21 @@ impl Deref for Stack {
 impl Stack {
     /// A stack with a loopback interface that is down, as a new network namespace has it.
     pub fn new(seed: [u8; 16], alarm: Arc<dyn Alarm>) -> Arc<Stack> {
-        Stack::sharing(seed, alarm, Arc::default(), 0)
+        Stack::sharing(seed, |_| alarm, Arc::default(), 0)
     }
 
-    /// The same, with queues that count for a memory which other stacks use as well, and a number.
-    pub fn sharing(seed: [u8; 16], alarm: Arc<dyn Alarm>, memory: Arc<Memory>, number: u64) -> Arc<Stack> {
-        let net = Arc::new(Network::new(seed, alarm, memory, number));
-        let stack = Arc::new_cyclic(|me: &Weak<Stack>| Stack {
-            tcp: Arc::new(Tcp::new(&net)),
-            datagrams: Arc::new(Datagrams::new(&net)),
-            net,
-            me: me.clone(),
+    /// The same, with queues that count for a memory which other stacks use as well, and a number. `alarm` makes the alarm of the
+    /// stack, which it gets.
+    pub fn sharing(
+        seed: [u8; 16],
+        alarm: impl FnOnce(&Weak<Stack>) -> Arc<dyn Alarm>,
+        memory: Arc<Memory>,
+        number: u64,
+    ) -> Arc<Stack> {
+        let stack = Arc::new_cyclic(|me: &Weak<Stack>| {
+            let net = Arc::new(Network::new(seed, alarm(me), memory, number));
+            let (tcp, datagrams) = (Arc::new(Tcp::new(&net)), Arc::new(Datagrams::new(&net)));
+            Stack { net, tcp, datagrams, me: me.clone() }
         });
         let upper: Weak<Upper> = stack.me.clone();
         stack.net.links.inbox.set_upper(upper);

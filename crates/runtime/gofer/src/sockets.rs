@@ -5,15 +5,11 @@
 //! follow no link. The gofer makes a socket of the host and nothing else, and connects it before the sentry gets it.
 
 use confine::filter::{Arg, Rule, allow, allow_when};
-use hostsys::net;
+use hostsys::{net, one_fd};
 use netproto::unix::{Connect, Connected, MAX_CONNECT};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    recv, sendmsg, socketpair,
-};
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 const UNIX: Arg = Arg::Is(0, libc::AF_UNIX as u32);
@@ -66,16 +62,10 @@ pub(crate) fn serve(end: &OwnedFd, trees: &[OwnedFd]) -> io::Result<bool> {
         Ok((fd, owner)) => (Connected { errno: 0, owner }, Some(fd)),
         Err(errno) => (Connected { errno, ..Connected::default() }, None),
     };
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-    if !fds.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    }
-    match sendmsg(end, &[IoSlice::new(&reply.encode())], &mut ancillary, SendFlags::NOSIGNAL) {
-        Ok(_) => Ok(true),
-        Err(Errno::PIPE) => Ok(false),
-        Err(error) => Err(error.into()),
+    match one_fd::send(end, &reply.encode(), fd.as_ref().map(AsFd::as_fd)) {
+        Ok(()) => Ok(true),
+        Err(errno) if errno.raw() == libc::EPIPE => Ok(false),
+        Err(errno) => Err(io::Error::from_raw_os_error(errno.raw())),
     }
 }
 
@@ -123,7 +113,7 @@ mod tests {
         let (ours, theirs) = pair().unwrap();
         let ask = |tree, path: &[u8]| {
             let request = Connect { tree, kind: libc::SOCK_STREAM, path };
-            rustix::net::send(&ours, &request.encode(), SendFlags::empty()).unwrap();
+            rustix::net::send(&ours, &request.encode(), rustix::net::SendFlags::empty()).unwrap();
             assert!(serve(&theirs, &trees).unwrap());
             let mut bytes = [0; CONNECTED];
             let (length, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();

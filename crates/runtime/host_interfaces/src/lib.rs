@@ -10,11 +10,7 @@ mod takeover;
 
 pub use takeover::take_over;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_wire::{Message, find, list_of, next, word};
 use rustix::net::{
     AddressFamily as Family, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
@@ -47,15 +43,9 @@ pub fn look(namespace: BorrowedFd<'_>) -> io::Result<Interfaces> {
 /// The same of the namespace that the caller is in, which anybody may ask about.
 pub fn look_here() -> io::Result<Interfaces> {
     let socket = socket_with(Family::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    let links = ask(&socket, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-    let addresses = ask(&socket, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
-    let mut routes = Vec::new();
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut request = RouteMessage::default();
-        request.header.address_family = family;
-        routes.extend(ask(&socket, RouteNetlinkMessage::GetRoute(request))?);
-    }
-    Ok(gather(links, addresses, routes))
+    let links = ask(&socket, libc::RTM_GETLINK, &[0; IFINFO])?;
+    let addresses = ask(&socket, libc::RTM_GETADDR, &[0; IFADDR])?;
+    Ok(gather(&links, &addresses, &ask_routes(&socket)?))
 }
 
 /// Whether the namespace of a process has more interfaces than `lo`: the cheap question before [`look`].
@@ -65,132 +55,132 @@ pub fn has_more_than_loopback(pid: i32) -> bool {
     names.into_iter().any(|name| name != "lo")
 }
 
-/// All answers to a request for a list.
-fn ask(socket: &OwnedFd, request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(request));
-    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    send(socket, &bytes, SendFlags::empty())?;
+/// The routes of both families.
+fn ask_routes(socket: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut routes = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut request = [0; RTMSG];
+        request[0] = family as u8;
+        routes.extend(ask(socket, libc::RTM_GETROUTE, &request)?);
+    }
+    Ok(routes)
+}
+
+/// All answers to a request for a list, whose fixed part is `fixed`.
+fn ask(socket: &OwnedFd, kind: u16, fixed: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    send(socket, &Message::new(kind, flags, 0, 0).fixed(fixed).done(), SendFlags::empty())?;
     let (mut found, mut buffer) = (Vec::new(), vec![0; ANSWER]);
     loop {
         let (length, _) = recv(socket, &mut buffer[..], RecvFlags::empty())?;
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            match answer.payload {
-                NetlinkPayload::Done(_) => return Ok(found),
-                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(inner) if found.len() < MOST => found.push(inner),
+            let (header, message, after) = next(rest).ok_or(io::ErrorKind::InvalidData)?;
+            rest = after;
+            match i32::from(header.kind) {
+                libc::NLMSG_DONE => return Ok(found),
+                libc::NLMSG_ERROR => refusal(message).map_or(Ok(()), Err)?,
+                libc::NLMSG_NOOP | libc::NLMSG_OVERRUN => {}
+                _ if found.len() < MOST => found.push(message.to_vec()),
                 _ => {}
             }
-            // Messages begin at multiples of four bytes.
-            let step = (answer.header.length as usize).next_multiple_of(4).max(4);
-            rest = rest.get(step..).unwrap_or_default();
         }
     }
 }
 
+/// The error that an answer of the kind NLMSG_ERROR tells; none in an acknowledgement.
+fn refusal(message: &[u8]) -> Option<io::Error> {
+    let errno = word(message, netlink_wire::HEADER)?.cast_signed();
+    (errno != 0).then(|| io::Error::from_raw_os_error(-errno))
+}
+
 /// From messages to what the kernel inside keeps. Whatever concerns the host's loopback interface is left out.
-fn gather(
-    links: Vec<RouteNetlinkMessage>,
-    addresses: Vec<RouteNetlinkMessage>,
-    routes: Vec<RouteNetlinkMessage>,
-) -> Interfaces {
+fn gather(links: &[Vec<u8>], addresses: &[Vec<u8>], routes: &[Vec<u8>]) -> Interfaces {
     let mut shown = Interfaces::loopback();
-    let mut found: BTreeMap<u32, Interface> = links
-        .into_iter()
-        .filter_map(|m| if let RouteNetlinkMessage::NewLink(link) = m { interface(link) } else { None })
-        .map(|interface| (interface.index, interface))
-        .collect();
-    for message in addresses {
-        if let RouteNetlinkMessage::NewAddress(message) = message
-            && let Some(interface) = found.get_mut(&message.header.index)
-            && let Some(address) = address(&message)
-        {
-            interface.addresses.push((address, message.header.prefix_len));
+    let links = links.iter().filter_map(|message| interface(message));
+    let mut found: BTreeMap<u32, Interface> = links.map(|link| (link.index, link)).collect();
+    for (index, address, prefix) in addresses.iter().filter_map(|message| address(message)) {
+        if let Some(interface) = found.get_mut(&index) {
+            interface.addresses.push((address, prefix));
         }
     }
-    for message in routes {
-        if let RouteNetlinkMessage::NewRoute(message) = message
-            && let Some(route) = route(&message)
-            && found.contains_key(&route.interface)
-        {
-            shown.routes.push(route);
-        }
-    }
+    let routes = routes.iter().filter_map(|message| route(message));
+    shown.routes.extend(routes.filter(|route| found.contains_key(&route.interface)));
     shown.links.extend(found.into_values());
     shown
 }
 
-fn interface(link: LinkMessage) -> Option<Interface> {
-    let (mut name, mut mtu, mut address) = (None, 0, Vec::new());
-    for attribute in link.attributes {
-        match attribute {
-            LinkAttribute::IfName(text) => name = Some(text),
-            LinkAttribute::Mtu(bytes) => mtu = bytes,
-            LinkAttribute::Address(bytes) => address = bytes,
-            _ => {}
-        }
-    }
-    let (flags, kind) = (link.header.flags.bits(), link.header.link_layer_type.into());
-    let interface =
-        Interface { index: link.header.index, name: name?, flags, kind, mtu, address, addresses: Vec::new() };
+/// Lengths of `struct ifinfomsg`, `struct ifaddrmsg` and `struct rtmsg`.
+const IFINFO: usize = 16;
+const IFADDR: usize = 8;
+const RTMSG: usize = 12;
+
+/// The fixed part of a message.
+fn fixed<const N: usize>(message: &[u8]) -> Option<&[u8; N]> {
+    message.get(netlink_wire::HEADER..)?.first_chunk()
+}
+
+/// An attribute with a number.
+fn number(attributes: &[u8], kind: u16) -> Option<u32> {
+    word(find(attributes, kind)?, 0)
+}
+
+/// The interface of RTM_NEWLINK, unless it is a loopback interface.
+fn interface(message: &[u8]) -> Option<Interface> {
+    let header: &[u8; IFINFO] = fixed(message)?;
+    let attributes = list_of(message, IFINFO);
+    let name = find(attributes, libc::IFLA_IFNAME)?.split(|byte| *byte == 0).next()?;
+    let interface = Interface {
+        index: word(header, 4)?,
+        name: String::from_utf8_lossy(name).into_owned(),
+        flags: word(header, 8)?,
+        kind: u16::from_ne_bytes([header[2], header[3]]),
+        mtu: number(attributes, libc::IFLA_MTU).unwrap_or(0),
+        address: find(attributes, libc::IFLA_ADDRESS).unwrap_or_default().to_vec(),
+        addresses: Vec::new(),
+    };
     (interface.index > 1 && interface.kind != LOOPBACK).then_some(interface)
 }
 
 /// ARPHRD_LOOPBACK.
 const LOOPBACK: u16 = 772;
 
-fn address(message: &AddressMessage) -> Option<IpAddr> {
-    let local = message.attributes.iter().find_map(|attribute| match attribute {
-        AddressAttribute::Local(address) => Some(*address),
-        _ => None,
-    });
-    // Without a peer, the one address stands here.
-    local.or_else(|| {
-        message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
-        })
-    })
+/// The interface, the address and the prefix's length of RTM_NEWADDR.
+fn address(message: &[u8]) -> Option<(u32, IpAddr, u8)> {
+    let header: &[u8; IFADDR] = fixed(message)?;
+    let attributes = list_of(message, IFADDR);
+    // Without a peer, the one address stands in IFA_ADDRESS.
+    let found = find(attributes, libc::IFA_LOCAL).or_else(|| find(attributes, libc::IFA_ADDRESS))?;
+    Some((word(header, 4)?, ip(found)?, header[1]))
 }
 
-fn route(message: &RouteMessage) -> Option<Route> {
-    let header = &message.header;
-    let any = match header.address_family {
-        AddressFamily::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+/// The route of RTM_NEWROUTE.
+fn route(message: &[u8]) -> Option<Route> {
+    let header: &[u8; RTMSG] = fixed(message)?;
+    let any = match i32::from(header[0]) {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        libc::AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         _ => return None,
     };
-    let (mut to, mut via, mut interface, mut table) = (any, None, None, u32::from(header.table));
-    for attribute in &message.attributes {
-        match attribute {
-            RouteAttribute::Destination(address) => to = ip(address)?,
-            RouteAttribute::Gateway(address) => via = ip(address),
-            RouteAttribute::Oif(index) => interface = Some(*index),
-            RouteAttribute::Table(number) => table = *number,
-            _ => {}
-        }
-    }
+    let attributes = list_of(message, RTMSG);
+    let to = match find(attributes, libc::RTA_DST) {
+        Some(bytes) => ip(bytes)?,
+        None => any,
+    };
+    let table = number(attributes, libc::RTA_TABLE).unwrap_or(header[4].into());
     Some(Route {
-        to: (to, header.destination_prefix_length),
-        via,
-        interface: interface?,
+        to: (to, header[1]),
+        via: find(attributes, libc::RTA_GATEWAY).and_then(ip),
+        interface: number(attributes, libc::RTA_OIF)?,
         table: u8::try_from(table).ok()?,
-        kind: header.kind.into(),
-        scope: header.scope.into(),
+        kind: header[7],
+        scope: header[6],
     })
 }
 
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some((*address).into()),
-        RouteAddress::Inet6(address) => Some((*address).into()),
-        _ => None,
-    }
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
 #[cfg(test)]
@@ -215,28 +205,29 @@ mod tests {
 
     #[test]
     fn messages() {
-        let mut link = LinkMessage::default();
-        link.header.index = 7;
-        link.attributes = vec![LinkAttribute::IfName("eth0".into()), LinkAttribute::Mtu(1500)];
-        let mut lo = LinkMessage::default();
-        lo.header.index = 1;
-        lo.attributes = vec![LinkAttribute::IfName("lo".into())];
-        let mut addressed = AddressMessage::default();
-        (addressed.header.index, addressed.header.prefix_len) = (7, 24);
-        let own = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-        addressed.attributes = vec![AddressAttribute::Local(own)];
-        let mut default = RouteMessage::default();
-        default.header.address_family = AddressFamily::Inet;
-        default.header.table = 254;
+        let link = |index: u8, name: &str| {
+            let header = [0, 0, 1, 0, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let message = Message::new(libc::RTM_NEWLINK, 0, 0, 0).fixed(&header);
+            message.text(libc::IFLA_IFNAME, name).number(libc::IFLA_MTU, 1500).done()
+        };
+        let own = Ipv4Addr::new(10, 0, 0, 2);
+        let addressed = Message::new(libc::RTM_NEWADDR, 0, 0, 0).fixed(&[2, 24, 0, 0, 7, 0, 0, 0]);
+        let addressed = addressed.attribute(libc::IFA_LOCAL, &own.octets()).done();
+        let own = IpAddr::V4(own);
         let gateway = Ipv4Addr::new(10, 0, 0, 1);
-        default.attributes =
-            vec![RouteAttribute::Gateway(RouteAddress::Inet(gateway)), RouteAttribute::Oif(7)];
-        let mut elsewhere = default.clone();
-        elsewhere.attributes = vec![RouteAttribute::Oif(9)];
+        let route = |gateway: Option<Ipv4Addr>, interface| {
+            let message =
+                Message::new(libc::RTM_NEWROUTE, 0, 0, 0).fixed(&[2, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0]);
+            let message = match gateway {
+                Some(gateway) => message.attribute(libc::RTA_GATEWAY, &gateway.octets()),
+                None => message,
+            };
+            message.number(libc::RTA_OIF, interface).done()
+        };
         let shown = gather(
-            vec![RouteNetlinkMessage::NewLink(lo), RouteNetlinkMessage::NewLink(link)],
-            vec![RouteNetlinkMessage::NewAddress(addressed)],
-            vec![RouteNetlinkMessage::NewRoute(default), RouteNetlinkMessage::NewRoute(elsewhere)],
+            &[link(1, "lo"), link(7, "eth0")],
+            &[addressed],
+            &[route(Some(gateway), 7), route(None, 9)],
         );
         assert_eq!(shown.links[0], Interfaces::loopback().links[0]);
         assert_eq!((shown.links[1].name.as_str(), shown.links[1].mtu), ("eth0", 1500));

@@ -5,10 +5,8 @@
 //! routes, and with forwarding off, that stack silently drops packets for the addresses and answers no ARP request for
 //! them. For IPv6 it still answers with their hardware address, which is the right one.
 
-use crate::{ask, look_here};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteType};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use crate::{RTMSG, ask_routes, fixed, look_here, number, refusal};
+use netlink_wire::{Message, list, list_of, next};
 use rustix::net::{
     AddressFamily as Family, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
     recv, send, socket_with,
@@ -118,62 +116,38 @@ fn silence(interfaces: &Interfaces) -> io::Result<()> {
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "0")?;
     let indices: Vec<u32> = interfaces.links.iter().filter(|l| l.is_ethernet()).map(|l| l.index).collect();
     let socket = socket_with(Family::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut request = RouteMessage::default();
-        request.header.address_family = family;
-        for message in ask(&socket, RouteNetlinkMessage::GetRoute(request))? {
-            if let RouteNetlinkMessage::NewRoute(route) = message
-                && is_local(&route, &indices)
-            {
-                remove(&socket, route)?;
-            }
+    for route in ask_routes(&socket)? {
+        if is_local(&route, &indices) {
+            remove(&socket, &route)?;
         }
     }
     Ok(())
 }
 
 /// Whether a route has the stack take packets to an address of one of these interfaces.
-fn is_local(route: &RouteMessage, indices: &[u32]) -> bool {
-    let out = route.attributes.iter().find_map(|attribute| match attribute {
-        RouteAttribute::Oif(index) => Some(*index),
-        _ => None,
-    });
-    route.header.table == LOCAL
-        && route.header.kind == RouteType::Local
-        && out.is_some_and(|index| indices.contains(&index))
+fn is_local(route: &[u8], indices: &[u32]) -> bool {
+    let Some(header) = fixed::<RTMSG>(route) else { return false };
+    let out = number(list_of(route, RTMSG), libc::RTA_OIF);
+    header[4] == LOCAL && header[7] == libc::RTN_LOCAL && out.is_some_and(|index| indices.contains(&index))
 }
 
-fn remove(socket: &OwnedFd, route: RouteMessage) -> io::Result<()> {
-    // Only what tells the route from others.
-    let mut wanted = RouteMessage::default();
-    wanted.header = RouteHeader { flags: Default::default(), ..route.header };
-    let tells = |a: &RouteAttribute| {
-        matches!(
-            a,
-            RouteAttribute::Destination(_)
-                | RouteAttribute::Oif(_)
-                | RouteAttribute::Table(_)
-                | RouteAttribute::Priority(_)
-        )
-    };
-    wanted.attributes = route.attributes.into_iter().filter(tells).collect();
-    let payload = NetlinkPayload::from(RouteNetlinkMessage::DelRoute(wanted));
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), payload);
-    message.header.flags = NLM_F_REQUEST | NLM_F_ACK;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    send(socket, &bytes, SendFlags::empty())?;
+fn remove(socket: &OwnedFd, route: &[u8]) -> io::Result<()> {
+    let Some(header) = fixed::<RTMSG>(route) else { return Ok(()) };
+    // Only what tells the route from others: not its flags.
+    let mut wanted = *header;
+    wanted[8..].fill(0);
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+    let tells = [libc::RTA_DST, libc::RTA_OIF, libc::RTA_TABLE, libc::RTA_PRIORITY];
+    let attributes = list(list_of(route, RTMSG)).filter(|attribute| tells.contains(&attribute.kind));
+    let request = Message::new(libc::RTM_DELROUTE, flags, 0, 0).fixed(&wanted);
+    let request = attributes.fold(request, |request, found| request.attribute(found.kind, found.value));
+    send(socket, &request.done(), SendFlags::empty())?;
     let mut answer = vec![0; 4096];
     let (length, _) = recv(socket, &mut answer[..], RecvFlags::empty())?;
-    let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..length])
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-    match parsed.payload {
-        NetlinkPayload::Error(error) => match error.code {
-            // Another process was quicker.
-            Some(code) if code.get() != -libc::ESRCH => Err(error.to_io()),
-            _ => Ok(()),
-        },
+    let (header, message, _) = next(&answer[..length]).ok_or(io::ErrorKind::InvalidData)?;
+    match refusal(message).filter(|_| i32::from(header.kind) == libc::NLMSG_ERROR) {
+        // Another process was quicker.
+        Some(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
         _ => Ok(()),
     }
 }

@@ -24,8 +24,8 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Arg::Is(0, libc::AF_UNIX as u32), Arg::Is(1, libc::SOCK_SEQPACKET as u32 | FLAGS)]],
         "the way over which a socket looks names up",
     ),
-    allow(libc::SYS_sendmsg, "replies with descriptors; datagrams whose destination the policy allows"),
-    allow(libc::SYS_sendto, "replies; questions to name servers"),
+    allow(libc::SYS_sendmsg, "replies; datagrams whose destination the policy allows"),
+    allow(libc::SYS_sendto, "questions to name servers, and their answers"),
     allow(libc::SYS_recvfrom, "requests"),
     allow(libc::SYS_recvmsg, "answers of name servers"),
     allow_when(

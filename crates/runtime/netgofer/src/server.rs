@@ -5,17 +5,13 @@ use crate::journal::Journal;
 use crate::policy::Policy;
 use crate::resolver::{Client, PORT, Resolver};
 use abi::Errno;
-use hostsys::net;
+use hostsys::{net, one_fd};
 use netproto::address::{FRAME, canonical, from_frame, from_sockaddr, to_frame, to_sockaddr};
 use netproto::{Domain, Kind, MAX_REQUEST, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    recv, send, sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -128,20 +124,10 @@ impl Server {
             return Ok(true);
         }
         let (reply, fd) = self.answer(request);
-        match self.reply(&reply, fd) {
-            Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Ok(false),
-            sent => sent.map(|()| true).map_err(io::Error::from),
+        match one_fd::send(&self.channel, &reply.encode(), fd.as_ref().map(AsFd::as_fd)) {
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(false),
+            sent => sent.map(|()| true).map_err(|errno| io::Error::from_raw_os_error(errno.raw())),
         }
-    }
-
-    fn reply(&self, reply: &Reply, fd: Option<OwnedFd>) -> rustix::io::Result<()> {
-        let bytes = reply.encode();
-        let Some(fd) = fd else { return send(&self.channel, &bytes, SendFlags::NOSIGNAL).map(drop) };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let fds = [fd.as_fd()];
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        sendmsg(&self.channel, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
     }
 
     /// Answers any request but a close.

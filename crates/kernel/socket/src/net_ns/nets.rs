@@ -4,21 +4,11 @@
 //! A checkpoint keeps nothing of it: each namespace enters itself again.
 
 use super::NetNamespace;
-use abi::Result;
 use account::Account;
 use lock_order::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use vfs::Caller;
-
-/// Finds the namespaces that programs name by processes and descriptors.
-pub trait FindNet: Send + Sync {
-    /// That of a process, by its ID as the caller has it. ESRCH.
-    fn of_process(&self, cx: &dyn Caller, pid: i32) -> Result<Arc<NetNamespace>>;
-    /// That of a descriptor of the caller's. EBADF; EINVAL when it is for something else.
-    fn of_descriptor(&self, cx: &dyn Caller, fd: i32) -> Result<Arc<NetNamespace>>;
-}
+use std::sync::{Arc, Weak};
 
 /// The network namespaces of a kernel.
 #[derive(Default)]
@@ -26,7 +16,6 @@ pub struct Nets {
     /// By the numbers of their nsfs inodes.
     all: Mutex<BTreeMap<u64, Weak<NetNamespace>>>,
     rtnl: Mutex<(), { rank::RTNL }>,
-    finder: OnceLock<Arc<dyn FindNet>>,
     /// What the packet filters of all of them take.
     pub filters: Arc<Account>,
     /// Events of devices that anybody was told of.
@@ -34,15 +23,6 @@ pub struct Nets {
 }
 
 impl Nets {
-    /// Sets the finder of namespaces; the first one stays.
-    pub fn set_finder(&self, finder: Arc<dyn FindNet>) {
-        let _ = self.finder.set(finder);
-    }
-
-    pub(crate) fn finder(&self) -> Option<&Arc<dyn FindNet>> {
-        self.finder.get()
-    }
-
     pub(crate) fn add(&self, net: &Arc<NetNamespace>) {
         self.all.lock().insert(net.inum, Arc::downgrade(net));
     }

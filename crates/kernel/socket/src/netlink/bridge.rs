@@ -2,7 +2,7 @@
 //! multicast: switching them on is EOPNOTSUPP, and they are shown as off.
 
 use super::error::Result;
-use super::wire;
+use super::wire::{self, Attribute};
 use abi::Errno;
 use netstack::bridge::BridgeSettings;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn ticks(time: Duration) -> u32 {
 /// The settings that attributes name; the others are as they were, or as of a new bridge.
 pub(super) fn settings(data: &[u8], old: Option<BridgeSettings>) -> Result<BridgeSettings> {
     let mut settings = old.unwrap_or_default();
-    for (kind, value) in wire::list(data) {
+    for Attribute { kind, value, .. } in wire::list(data) {
         let number = || value.first_chunk().copied().map(u32::from_ne_bytes).ok_or(Errno::ERANGE);
         let byte = || value.first().copied().ok_or(Errno::ERANGE);
         let time = || number().map(|n| Duration::from_millis(u64::from(n) * 1000 / TICKS));

@@ -10,7 +10,7 @@ use super::ifla::{
     IFLA_INFO_SLAVE_DATA, IFLA_PROP_LIST, RTM_NEWLINKPROP,
 };
 use super::request::{Request, free_name, link, text};
-use super::wire::{self};
+use super::wire::{self, Attribute};
 use super::{nsid, port};
 use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
@@ -237,7 +237,9 @@ pub(super) fn change_names(asker: &Asker<'_>) -> Result<()> {
     let stack = asker.net.stack();
     let link = named(asker.net, &request)?;
     let mut changed = Ok(());
-    for (kind, name) in wire::list(request.attribute(IFLA_PROP_LIST).unwrap_or_default()) {
+    for Attribute { kind, value: name, .. } in
+        wire::list(request.attribute(IFLA_PROP_LIST).unwrap_or_default())
+    {
         if kind != IFLA_ALT_IFNAME {
             return Err(Errno::EOPNOTSUPP.into());
         }
@@ -346,8 +348,10 @@ pub(super) fn change_link(asker: &Asker<'_>) -> Result<()> {
 /// Only its hardware address (0) or none at all (1) is there.
 fn generation_mode(request: &Request<'_>) -> Result<Option<u8>> {
     let mut mode = None;
-    for (family, settings) in wire::list(request.attribute(libc::IFLA_AF_SPEC).unwrap_or_default()) {
-        for (kind, value) in wire::list(settings) {
+    for Attribute { kind: family, value: settings, .. } in
+        wire::list(request.attribute(libc::IFLA_AF_SPEC).unwrap_or_default())
+    {
+        for Attribute { kind, value, .. } in wire::list(settings) {
             mode = match (i32::from(family), kind, value) {
                 (libc::AF_INET6, IFLA_INET6_ADDR_GEN_MODE, [mode @ (0 | 1)]) => Some(*mode),
                 (libc::AF_INET6, IFLA_INET6_ADDR_GEN_MODE, [4..=u8::MAX, ..]) => {

@@ -6,6 +6,7 @@ use crate::net_ns::NetNamespace;
 use crate::ops::{Control, Names, SendRequest};
 use abi::{Errno, Result};
 use spec::Interfaces;
+use std::sync::Arc;
 use user_ns::UserNamespace;
 use vfs::testing::TestCaller;
 use vfs::{Caller, InodeRef};
@@ -29,7 +30,7 @@ impl Names for NoNames {
 pub fn run(input: &[u8]) -> Vec<(u16, i32)> {
     let Some((choice, data)) = input.split_first() else { return Vec::new() };
     let cx = TestCaller::with_caps(u64::MAX);
-    let net = NetNamespace::new(1, UserNamespace::initial(), Interfaces::loopback());
+    let net = NetNamespace::new(1, UserNamespace::initial(), Interfaces::loopback(), &Arc::default());
     net.show_stack();
     let protocol = match choice % 4 {
         0 => NETLINK_SOCK_DIAG,

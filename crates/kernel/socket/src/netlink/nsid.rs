@@ -114,12 +114,15 @@ fn number(request: &Request<'_>, kind: u16) -> Result<Option<i32>> {
 
 /// The namespace that one of two attributes names, by a process or a descriptor.
 fn named(asker: &Asker<'_>, request: &Request<'_>, pid: u16, fd: u16) -> Result<Option<Arc<NetNamespace>>> {
-    let finder = asker.net.nets().finder().ok_or(Errno::EOPNOTSUPP)?;
+    let (cx, nets) = (asker.cx, asker.net.nets());
+    // Something that is named keeps its namespace, so one that is not found has gone since.
     if let Some(pid) = number(request, pid)? {
-        return Ok(Some(finder.of_process(asker.cx, pid)?));
+        let nr = if pid > 0 { cx.find_vpid(pid) } else { caller::NO_ID };
+        let inum = cx.net_ns_of_process(nr)?;
+        return Ok(Some(nets.find(inum).ok_or(Errno::ESRCH)?));
     }
-    let found = number(request, fd)?.map(|fd| finder.of_descriptor(asker.cx, fd));
-    Ok(found.transpose()?)
+    let Some(fd) = number(request, fd)? else { return Ok(None) };
+    Ok(Some(nets.find(cx.net_ns_of_descriptor(fd)?).ok_or(Errno::EINVAL)?))
 }
 
 fn with_text(text: &'static str) -> impl Fn(Refusal) -> Refusal {

@@ -7,7 +7,7 @@ use super::error::Result;
 use super::facts::Facts;
 use super::ifla::{IFINFO, IFLA_EXT_MASK};
 use super::request::Request;
-use super::wire::{self, Message};
+use super::wire::{self, Attribute, Message};
 use abi::Errno;
 use netstack::Stack;
 use netstack::bridge::PortSettings;
@@ -55,7 +55,7 @@ const OFF: [u16; 9] = [
 /// Changes an interface's settings as a port, those that attributes name.
 pub(super) fn change(stack: &Stack, index: u32, data: &[u8]) -> Result<()> {
     let mut changes = Vec::new();
-    for (kind, value) in wire::list(data) {
+    for Attribute { kind, value, .. } in wire::list(data) {
         let on = *value.first().ok_or(Errno::ERANGE)? != 0;
         let field: fn(&mut PortSettings) -> &mut bool = match kind {
             MODE => |settings| &mut settings.hairpin,

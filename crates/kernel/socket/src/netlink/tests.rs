@@ -195,7 +195,7 @@ fn a_datagram_of_dumps_is_answered_as_far_as_the_queue_goes() {
     const TABLES: usize = 200;
     let cx = TestCaller::with_caps(u64::MAX);
     let of = cx.creds().user_ns.clone();
-    let net = NetNamespace::new(1, of, spec::Interfaces::loopback());
+    let net = NetNamespace::new(1, of, spec::Interfaces::loopback(), &Arc::default());
     let socket = NetlinkFamily.create(&cx, &net, libc::SOCK_RAW, NETLINK_NETFILTER).unwrap();
     let flags = libc::NLM_F_REQUEST as u16;
     let message =

@@ -190,6 +190,12 @@ impl Membership for As<'_> {
     fn net_ns(&self) -> Option<u64> {
         self.cx.net_ns()
     }
+    fn net_ns_of_process(&self, nr: i32) -> Result<u64> {
+        self.cx.net_ns_of_process(nr)
+    }
+    fn net_ns_of_descriptor(&self, fd: i32) -> Result<u64> {
+        self.cx.net_ns_of_descriptor(fd)
+    }
     fn cgroup_root(&self) -> Option<u64> {
         self.cx.cgroup_root()
     }

@@ -31,7 +31,7 @@ impl Monitor for Seen {
 }
 
 fn stack(number: u64, memory: &Arc<Memory>) -> Arc<Stack> {
-    let stack = Stack::sharing([number as u8; 16], Arc::new(NoAlarm), memory.clone(), number);
+    let stack = Stack::sharing([number as u8; 16], |_| Arc::new(NoAlarm), memory.clone(), number);
     stack.set_up(LOOPBACK, true).unwrap();
     stack
 }
