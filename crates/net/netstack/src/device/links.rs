@@ -150,12 +150,12 @@ impl Links {
 
     /// Gives an interface another name beside its own: `EEXIST` when an interface has it, `EINVAL` when it has too many.
     pub(crate) fn add_name(&self, index: u32, name: &str) -> Result<(), Errno> {
-        let links = self.table.read();
+        // Held until the name is there, so that no other interface gets it meanwhile.
+        let links = self.table.write();
         if links.values().any(|link| link.is_named(name)) {
             return Err(Errno::EEXIST);
         }
-        let link = links.get(&index).cloned().ok_or(Errno::ENODEV)?;
-        drop(links);
+        let link = links.get(&index).ok_or(Errno::ENODEV)?;
         let mut names = link.shown.other_names.write();
         // What one attribute can hold of them.
         let held: usize = names.iter().map(|name| name.len() + 8).sum();
