@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn other_moments_and_functions_are_not() {
-        assert_eq!(moments("use netstack::time::Instant;\nstruct A(Instant);"), [""; 0]);
+        assert_eq!(moments("use other::time::Instant;\nstruct A(Instant);"), [""; 0]);
         assert_eq!(found("struct A {\n    at: Ktime,\n}\nfn f(until: Instant) {}"), [""; 0]);
         assert_eq!(found("static A: u64 = age(Instant::now());"), [""; 0]);
         assert_eq!(found("fn f(a: &'static str, b: Instant) { g(a, b); }"), [""; 0]);

@@ -3,6 +3,7 @@
 //! An input is a byte for the family, a `struct ipt_replace` with its entries, and a packet that a tunnel receives.
 
 use super::{Bytes, outcome};
+use ktime::Ktime;
 use netfilter::{Family, Netfilter};
 use netstack::addr::Prefix;
 use netstack::datagram::Protocol;
@@ -10,7 +11,6 @@ use netstack::driver::Device;
 use netstack::frame::Frame;
 use netstack::iface::{Address, Config, Kind};
 use netstack::notify::Silent;
-use netstack::time::Instant;
 use netstack::wire::eth::Mac;
 use netstack::{LOOPBACK, NoAlarm, Stack};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn tunnel(stack: &Arc<Stack>, name: &str, addresses: [&str; 2]) -> (u32, Arc<Wir
 }
 
 pub(super) fn run(input: &[u8]) -> u64 {
-    const NOW: Instant = Instant::from_millis(1_000_000);
+    const NOW: Ktime = Ktime::from_millis(1_000_000);
     let mut bytes = Bytes(input);
     let family = if bytes.byte() & 1 == 0 { Family::V4 } else { Family::V6 };
     let input = bytes.0;

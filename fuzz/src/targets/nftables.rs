@@ -3,6 +3,7 @@
 //! An input is two bytes for the length of the batch, the batch, and a packet that a tunnel receives.
 
 use super::{Bytes, outcome};
+use ktime::Ktime;
 use netfilter::Netfilter;
 use netstack::addr::Prefix;
 use netstack::datagram::Protocol;
@@ -10,7 +11,6 @@ use netstack::driver::Device;
 use netstack::frame::Frame;
 use netstack::iface::{Address, Config, Kind};
 use netstack::notify::Silent;
-use netstack::time::Instant;
 use netstack::wire::eth::Mac;
 use netstack::{LOOPBACK, NoAlarm, Stack};
 use nftables::{AckOptions, Asker, Nftables, Request};
@@ -98,7 +98,7 @@ fn messages(datagrams: &[Vec<u8>]) -> (usize, usize) {
 }
 
 pub(super) fn run(input: &[u8]) -> u64 {
-    const NOW: Instant = Instant::from_millis(1_000_000);
+    const NOW: Ktime = Ktime::from_millis(1_000_000);
     const DUMP: u16 = 0x301;
     const LISTS: [u8; 5] = [1, 4, 7, 10, 19];
     let mut bytes = Bytes(input);

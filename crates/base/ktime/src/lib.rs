@@ -26,9 +26,24 @@ impl Ktime {
         Ktime(nanos)
     }
 
+    /// The moment that many milliseconds after the start.
+    pub const fn from_millis(millis: u64) -> Ktime {
+        Ktime(millis.saturating_mul(1_000_000))
+    }
+
     /// Nanoseconds since the start.
     pub const fn nanos(self) -> u64 {
         self.0
+    }
+
+    /// Whole microseconds since the start.
+    pub const fn micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// Whole milliseconds since the start.
+    pub const fn millis(self) -> u64 {
+        self.0 / 1_000_000
     }
 
     /// This moment plus a duration; stays at the end of time instead of wrapping.

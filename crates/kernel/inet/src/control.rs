@@ -8,10 +8,10 @@ use crate::{addr, headers};
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
 use caller::UserMemory;
+use ktime::Ktime;
 use lock_order::Mutex;
 use netstack::Stack;
 use netstack::datagram::{Datagram, Origin, QueuedError, SendControl};
-use netstack::time::Instant;
 use netstack::wire::extension::Extensions;
 use netstack::wire::proto;
 use socket::{Ancillary, net_ns};
@@ -99,7 +99,7 @@ fn message(level: i32, kind: i32, data: &[u8]) -> Ancillary {
 }
 
 /// The wall clock at a moment of the monotonic one.
-pub(crate) fn wall_time(at: Instant) -> Timespec {
+pub(crate) fn wall_time(at: Ktime) -> Timespec {
     let now = hostsys::clock::gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0);
     let ago = net_ns::now().since(at).as_nanos() as i64;
     Timespec::from_ns(now - ago)
@@ -112,11 +112,11 @@ const SIOCGSTAMPNS_NEW: u32 = 0x8010_8907;
 
 /// When the packet arrived that was read last.
 #[derive(Default)]
-pub(crate) struct Stamp(Mutex<Option<Instant>>);
+pub(crate) struct Stamp(Mutex<Option<Ktime>>);
 
 impl Stamp {
     /// A packet was read.
-    pub(crate) fn note(&self, at: Instant) {
+    pub(crate) fn note(&self, at: Ktime) {
         *self.0.lock() = Some(at);
     }
 
@@ -175,7 +175,7 @@ pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram) -> Vec<Anc
 }
 
 /// `struct scm_timestamping`: by software, unused, by hardware.
-pub(crate) fn stamp(at: Instant) -> Ancillary {
+pub(crate) fn stamp(at: Ktime) -> Ancillary {
     let mut times = wall_time(at).as_bytes().to_vec();
     times.resize(48, 0);
     message(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &times)

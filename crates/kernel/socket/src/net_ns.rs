@@ -15,10 +15,10 @@ use crate::netlink::sockets::{NetlinkRow, Ports, Rtnl, Sockets};
 use crate::shown;
 use crate::unix::UnixList;
 use caller::timer::{TimerHandle, TimerService};
+use ktime::Ktime;
 use lock_order::{Mutex, RwLock, rank};
 use netfilter::Netfilter;
 use netstack::conf::{Which, Whose};
-use netstack::time::Instant;
 use netstack::{Alarm, LOOPBACK, Stack};
 use nftables::Nftables;
 use spec::Interfaces;
@@ -254,9 +254,9 @@ impl NetNamespace {
 }
 
 /// The time as stacks count it: CLOCK_MONOTONIC.
-pub fn now() -> Instant {
+pub fn now() -> Ktime {
     let nanos = hostsys::clock::gettime_ns(libc::CLOCK_MONOTONIC).unwrap_or(0);
-    Instant::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    Ktime::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 /// Runs a stack's timers: one timer of the kernel, set to the stack's earliest deadline.
@@ -265,7 +265,7 @@ struct Clock {
     stack: Weak<Stack>,
     timers: Arc<TimerService>,
     /// The timer that is set, with its moment.
-    next: Mutex<Option<(Instant, TimerHandle)>, { rank::TIMER }>,
+    next: Mutex<Option<(Ktime, TimerHandle)>, { rank::TIMER }>,
 }
 
 impl Clock {
@@ -294,7 +294,7 @@ impl Clock {
         drop(old);
     }
 
-    fn timer(&self, at: Instant) -> (Instant, TimerHandle) {
+    fn timer(&self, at: Ktime) -> (Ktime, TimerHandle) {
         let me = self.me.clone();
         let tick = move || {
             if let Some(clock) = me.upgrade() {
@@ -306,7 +306,7 @@ impl Clock {
 }
 
 impl Alarm for Clock {
-    fn earlier(&self, at: Instant) {
+    fn earlier(&self, at: Ktime) {
         let mut next = self.next.lock();
         if next.as_ref().is_some_and(|(set, _)| *set <= at) {
             return;

@@ -1,10 +1,10 @@
 //! TCP_INFO of a connection, for getsockopt(2) and sock_diag(7).
 
+use ktime::Ktime;
 use netstack::tcp::TcpSocket;
-use netstack::time::Instant;
 
 /// `struct tcp_info`, as long as the host's, at `now`.
-pub fn bytes(socket: &TcpSocket, now: Instant) -> Vec<u8> {
+pub fn bytes(socket: &TcpSocket, now: Ktime) -> Vec<u8> {
     let i = socket.info(now);
     let pacing = socket.configure(now, |o| o.max_pacing_rate);
     let mut out = Vec::with_capacity(280);

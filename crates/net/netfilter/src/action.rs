@@ -1,8 +1,8 @@
 //! What rules do besides deciding: answers and log lines, carried out when no lock is held.
 
+use ktime::Ktime;
 use netstack::frame::Tags;
 use netstack::hooks::Answers;
-use netstack::time::Instant;
 use std::net::IpAddr;
 
 /// Actions that wait at once; more are dropped.
@@ -47,7 +47,7 @@ pub trait Log: Send + Sync {
 }
 
 /// Carries an action out.
-pub(crate) fn run(action: Action, answers: &dyn Answers, now: Instant, log: Option<&dyn Log>) {
+pub(crate) fn run(action: Action, answers: &dyn Answers, now: Ktime, log: Option<&dyn Log>) {
     match action {
         Action::Icmp { kind, packet, input } => answers.send_error_about(now, &packet, input, kind),
         Action::Segment { src, dst, header, tags } => answers.send_segment(now, (src, dst), header, tags),

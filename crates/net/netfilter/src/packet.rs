@@ -3,13 +3,13 @@
 use crate::checksum::{added, updated};
 use crate::state::FilterState;
 use conntrack::{Direction, Entry, Flow, State, Tuple};
+use ktime::Ktime;
 use netstack::buf::Buf;
 use netstack::frame::{Checksum, Offload, Owner, Tags};
 use netstack::headers::Headers;
 use netstack::hooks::{Hooked, Point};
 use netstack::iface::Iface;
 use netstack::tables::Tables;
-use netstack::time::Instant;
 use netstack::wire::ip::{IpInfo, Ipv4};
 use netstack::wire::ipv6::Ipv6;
 use netstack::wire::proto;
@@ -51,7 +51,7 @@ pub struct Packet<'a> {
     /// The family.
     pub family: Family,
     /// When.
-    pub now: Instant,
+    pub now: Ktime,
     /// The interface that received it.
     pub input: Option<&'a Iface>,
     /// The interface that will send it.

@@ -3,8 +3,8 @@
 //! Lock order: the names, then a list. Lists, addresses and moments are bounded by the constants.
 
 use account::{Account, Charge};
+use ktime::Ktime;
 use lock_order::Mutex;
-use netstack::time::Instant;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ const ADDRESSES: usize = 100;
 const MOMENTS: usize = 255;
 
 /// What an address takes in the end.
-const ADDRESS: usize = 2 * size_of::<(IpAddr, RecentAddress)>() + (MOMENTS + 1) * size_of::<Instant>();
+const ADDRESS: usize = 2 * size_of::<(IpAddr, RecentAddress)>() + (MOMENTS + 1) * size_of::<Ktime>();
 
 /// A list.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct RecentAddress {
     _charge: Charge,
     ttl: u8,
     /// Oldest first.
-    at: VecDeque<Instant>,
+    at: VecDeque<Ktime>,
 }
 
 /// What is asked of a list.
@@ -65,7 +65,7 @@ pub struct How {
 impl Recent {
     /// Asks about an address that a packet with a TTL comes from. True when the address was found as asked, or is set;
     /// one that there is no memory for is not set.
-    pub fn ask(&self, ask: Ask, ip: IpAddr, ttl: u8, how: &How, now: Instant) -> bool {
+    pub fn ask(&self, ask: Ask, ip: IpAddr, ttl: u8, how: &How, now: Ktime) -> bool {
         let mut all = self.seen.lock();
         let known = all.get(&ip).is_some_and(|seen| how.ttl.is_none_or(|ttl| ttl == seen.ttl));
         let found = match ask {
@@ -103,7 +103,7 @@ impl Recent {
 }
 
 impl RecentAddress {
-    fn fits(&self, how: &How, now: Instant) -> bool {
+    fn fits(&self, how: &How, now: Ktime) -> bool {
         let limit = Duration::from_secs(how.seconds.into());
         let late = self.at.iter().filter(|at| how.seconds == 0 || now.since(**at) <= limit).count();
         late >= how.hits.max(1) as usize
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn addresses_are_remembered_for_a_time() {
-        let (lists, at) = (Lists::default(), |seconds: u64| Instant::from_millis(seconds * 1000));
+        let (lists, at) = (Lists::default(), |seconds: u64| Ktime::from_millis(seconds * 1000));
         let (list, ip) = (lists.get("a").unwrap(), "10.0.0.1".parse().unwrap());
         let how = How { seconds: 10, hits: 2, ttl: None };
         assert!(!list.ask(Ask::Check, ip, 64, &how, at(1)));

@@ -6,10 +6,10 @@ use crate::packet::{Family, Packet};
 use crate::state::FilterState;
 use crate::{nat, track};
 use account::Account;
+use ktime::Ktime;
 use lock_order::{Mutex, RwLock, rank};
 use netstack::Stack;
 use netstack::hooks::{Answers, Hooked, Hooks, Point, Verdict};
-use netstack::time::Instant;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -197,7 +197,7 @@ impl Hooks for Netfilter {
         Verdict::Accept
     }
 
-    fn run_deferred(&self, answers: &dyn Answers, now: Instant) -> bool {
+    fn run_deferred(&self, answers: &dyn Answers, now: Ktime) -> bool {
         let waiting = self.state.take_deferred();
         let worked = !waiting.is_empty();
         let log = self.log.get().map(|log| &**log);

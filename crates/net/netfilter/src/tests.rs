@@ -4,6 +4,7 @@ use crate::chain::{Chain, priority};
 use crate::nat::{self, Manip, Range};
 use crate::registry::{Netfilter, Registration};
 use crate::{CtState, Family, Packet};
+use ktime::Ktime;
 use netstack::addr::Prefix;
 use netstack::datagram::{DatagramSocket, Protocol};
 use netstack::driver::Device;
@@ -11,7 +12,6 @@ use netstack::frame::Frame;
 use netstack::hooks::{Point, Verdict};
 use netstack::iface::{Address, Config, Kind};
 use netstack::notify::Silent;
-use netstack::time::Instant;
 use netstack::wire::eth::Mac;
 use netstack::{LOOPBACK, NoAlarm, Stack};
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-const T0: Instant = Instant::from_millis(1_000_000);
+const T0: Ktime = Ktime::from_millis(1_000_000);
 
 /// A device that keeps what is sent.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 //! A checkpoint keeps an [`Address`] as it is.
 
 use crate::addr::{Prefix, Scope, scope};
-use crate::time::Instant;
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub struct Address {
     /// Not chosen for new connections (RFC 4862).
     pub deprecated: bool,
     /// When it is deprecated by itself.
-    pub preferred_until: Option<Instant>,
+    pub preferred_until: Option<Ktime>,
     /// When it is removed by itself.
-    pub valid_until: Option<Instant>,
+    pub valid_until: Option<Ktime>,
     /// When it was added, and changed last.
-    pub created: Instant,
+    pub created: Ktime,
     /// See there.
-    pub updated: Instant,
+    pub updated: Ktime,
     /// Duplicate address detection.
     pub dad: Dad,
     /// It brings no route to its network (`IFA_F_NOPREFIXROUTE`).
@@ -72,8 +72,8 @@ impl Address {
             deprecated: false,
             preferred_until: None,
             valid_until: None,
-            created: Instant::ZERO,
-            updated: Instant::ZERO,
+            created: Ktime::ZERO,
+            updated: Ktime::ZERO,
             dad: Dad::Done,
             no_prefix_route: false,
             no_dad: false,
@@ -109,7 +109,7 @@ pub enum Dad {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
     /// When the next probe is sent, or the last one counts as unanswered. Absent until the interface is ready.
-    pub at: Option<Instant>,
+    pub at: Option<Ktime>,
     /// Probes to send.
     pub left: u8,
     /// The address is used meanwhile, where no other one will do (`IFA_F_OPTIMISTIC`).
@@ -132,7 +132,7 @@ impl Address {
     }
 
     /// When something happens to it by itself.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Ktime> {
         let probe = match self.dad {
             Dad::Tentative(probes) => probes.at,
             _ => None,
@@ -146,5 +146,5 @@ impl Address {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RouterSolicitation {
     /// The next time, and how long to wait after it.
-    pub(crate) next: Option<(Instant, Duration)>,
+    pub(crate) next: Option<(Ktime, Duration)>,
 }

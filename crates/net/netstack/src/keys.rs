@@ -1,6 +1,6 @@
 //! Keyed hashes and random numbers of a stack, from one seed that the kernel gives.
 
-use crate::time::Instant;
+use ktime::Ktime;
 use siphasher::sip::SipHasher24;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ impl Keys {
     }
 
     /// An initial sequence number: a clock of 64 ns and a hash of the connection (RFC 6528).
-    pub fn initial_sequence(&self, local: SocketAddr, remote: SocketAddr, now: Instant) -> u32 {
+    pub fn initial_sequence(&self, local: SocketAddr, remote: SocketAddr, now: Ktime) -> u32 {
         let offset = self.hash("isn", (local, remote)) as u32;
         offset.wrapping_add((now.nanos() >> 6) as u32)
     }

@@ -80,7 +80,6 @@ pub mod tcp;
 mod testing;
 #[cfg(test)]
 mod tests;
-pub mod time;
 mod timer;
 pub mod truesize;
 pub mod vnet;

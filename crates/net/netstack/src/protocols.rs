@@ -7,9 +7,9 @@ use crate::network::icmp::{ErrorAbout, Problem};
 use crate::network::path::Cast;
 use crate::network::received::Packet;
 use crate::stack::Stack;
-use crate::time::Instant;
 use crate::wire::icmp::{self, Icmp};
 use crate::wire::proto;
+use ktime::Ktime;
 
 impl Stack {
     /// Hands a packet to its protocol.
@@ -39,7 +39,7 @@ impl Stack {
     }
 
     /// Hands an error to the socket that sent the quoted packet; a path MTU counts only when such a socket exists.
-    fn error_to_socket(&self, now: Instant, error: &ErrorAbout<'_>) {
+    fn error_to_socket(&self, now: Ktime, error: &ErrorAbout<'_>) {
         let ErrorAbout { quote, error, kind, from } = error;
         if quote.info.protocol == proto::TCP {
             self.tcp.error(now, quote, error);
@@ -49,7 +49,7 @@ impl Stack {
     }
 
     /// A packet of this host, or one that it forwards, found no neighbour.
-    pub(crate) fn host_unreachable(&self, now: Instant, packet: Buf) {
+    pub(crate) fn host_unreachable(&self, now: Ktime, packet: Buf) {
         let v6 = packet.first().is_some_and(|first| first >> 4 == 6);
         let Some(quote) = icmp::quoted(&packet, v6) else { return };
         let info = quote.info;

@@ -4,7 +4,7 @@
 //! megabytes. What is kept counts in the memory that the queues count in. Buffers that nothing has needed for a period go, all
 //! go when memory is scarce, and the bytes have a bound. The lock is a leaf.
 
-use crate::time::Instant;
+use ktime::Ktime;
 use lock_order::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -73,9 +73,9 @@ impl Spares {
     }
 
     /// Drops what a period did not need when it is over. Stacks that share the buffers each look when a period of theirs is over.
-    pub fn age(&self, now: Instant) {
+    pub fn age(&self, now: Ktime) {
         let since = self.since.load(Ordering::Relaxed);
-        let over = now.since(Instant::from_nanos(since)) >= PERIOD;
+        let over = now.since(Ktime::from_nanos(since)) >= PERIOD;
         let begin = || self.since.compare_exchange(since, now.nanos(), Ordering::Relaxed, Ordering::Relaxed);
         if over && begin().is_ok() {
             self.drop_some(|shelf| shelf.fewest.min(shelf.buffers.len()));
@@ -115,7 +115,7 @@ mod tests {
         (0..3).for_each(|_| spares.keep(buffer(), 2 << 20));
         assert_eq!(spares.bytes(), 2 << 20);
         // One of two is used all the time.
-        let after = |periods| Instant::from_millis(100_000).plus(PERIOD * periods);
+        let after = |periods| Ktime::from_millis(100_000).plus(PERIOD * periods);
         spares.age(after(0));
         for _ in 0..3 {
             let used = spares.take(1 << 20).unwrap();

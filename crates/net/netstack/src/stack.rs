@@ -12,9 +12,9 @@ use crate::network::layer::Network;
 use crate::network::schedule::{Alarm, Target};
 use crate::notify::Notifier;
 use crate::tcp::{FastOpenKeys, Saved, Tcp, TcpSocket};
-use crate::time::Instant;
 use crate::wire::eth::Mac;
 use abi::Errno;
+use ktime::Ktime;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -73,7 +73,7 @@ impl Stack {
     pub fn restore_tcp(
         self: &Arc<Self>,
         saved: Saved,
-        now: Instant,
+        now: Ktime,
         notify: Notifier,
     ) -> Result<Arc<TcpSocket>, Errno> {
         TcpSocket::restore(&self.tcp.context(|| self.clone()), saved, now, notify)
@@ -153,12 +153,12 @@ impl Stack {
     // Time.
 
     /// When [`Stack::run_timers`] is to be called next.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Ktime> {
         self.timers.next()
     }
 
     /// Runs what is due.
-    pub fn run_timers(&self, now: Instant) {
+    pub fn run_timers(&self, now: Ktime) {
         // An entry that is due again at once (a bug elsewhere) must not keep the caller for ever.
         for _ in 0..100_000 {
             let Some(target) = self.timers.pop_due(now) else { break };
@@ -167,7 +167,7 @@ impl Stack {
         self.finish(now);
     }
 
-    fn expire(&self, target: Target, now: Instant) {
+    fn expire(&self, target: Target, now: Ktime) {
         match target {
             Target::Neighbours => {
                 let undeliverable = self.expire_neighbours(now);
@@ -189,7 +189,7 @@ impl Stack {
     // Frames.
 
     /// Takes a frame that an interface received. Offload descriptors count from the IP header.
-    pub fn receive(&self, now: Instant, iface: u32, frame: Frame) {
+    pub fn receive(&self, now: Ktime, iface: u32, frame: Frame) {
         if let Some(iface) = self.link(iface) {
             if let Some((iface, frame)) = receive::receive(&self.taps, now, iface, frame)
                 && let Some(packet) = self.input(now, iface, frame)
@@ -201,7 +201,7 @@ impl Stack {
     }
 
     /// Takes a frame as bytes; see [`Stack::receive`].
-    pub fn receive_bytes(&self, now: Instant, iface: u32, bytes: &[u8]) {
+    pub fn receive_bytes(&self, now: Ktime, iface: u32, bytes: &[u8]) {
         let frame = Frame::new(self.pool().copy(bytes));
         self.receive(now, iface, frame);
     }
@@ -209,7 +209,7 @@ impl Stack {
     /// Sends frames that waited for a neighbour's hardware address.
     pub fn send_waiting(
         &self,
-        now: Instant,
+        now: Ktime,
         iface: &Iface,
         mac: Mac,
         waiting: impl IntoIterator<Item = Frame>,
@@ -220,13 +220,13 @@ impl Stack {
 
     /// Ends an operation: processes loopback traffic, flushes devices, and does the same for stacks that got frames. No lock may be
     /// held.
-    pub(crate) fn finish(&self, now: Instant) {
+    pub(crate) fn finish(&self, now: Ktime) {
         self.links.inbox.finish(self, now);
     }
 }
 
 impl UpperLayer<Iface> for Stack {
-    fn turn(&self, now: Instant, left: &mut usize, others: &mut Vec<Arc<Inbox>>) {
+    fn turn(&self, now: Ktime, left: &mut usize, others: &mut Vec<Arc<Inbox>>) {
         let inbox = &self.links.inbox;
         let mut run = || {
             inbox.run(left, |arrival| {
@@ -252,11 +252,11 @@ impl UpperLayer<Iface> for Stack {
         self.links.flush(others);
     }
 
-    fn put_off(&self, now: Instant) {
+    fn put_off(&self, now: Ktime) {
         self.net.put_off(now);
     }
 
-    fn ended(&self, now: Instant) {
+    fn ended(&self, now: Ktime) {
         self.watch_spares(now);
     }
 

@@ -3,7 +3,7 @@
 //! Entries live in sharded heaps. A heap knows where each entry is, so changing a deadline allocates nothing and leaves no
 //! stale entry behind. The lock of a shard is a leaf.
 
-use crate::time::Instant;
+use ktime::Ktime;
 use lock_order::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +24,7 @@ struct Slot<T> {
 }
 
 struct Shard<T> {
-    heap: Vec<(Instant, u32)>,
+    heap: Vec<(Ktime, u32)>,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
 }
@@ -81,7 +81,7 @@ impl<T: Clone> Timers<T> {
     }
 
     /// Sets or clears an entry's deadline.
-    pub fn arm(&self, id: TimerId, at: Option<Instant>) {
+    pub fn arm(&self, id: TimerId, at: Option<Ktime>) {
         let index = usize::from(id.shard) % SHARDS;
         let mut shard = self.shards[index].lock();
         match at {
@@ -92,13 +92,13 @@ impl<T: Clone> Timers<T> {
     }
 
     /// The earliest deadline.
-    pub fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Ktime> {
         let nanos = self.earliest.iter().map(|e| e.load(Ordering::SeqCst)).min().unwrap_or(u64::MAX);
-        (nanos != u64::MAX).then_some(Instant::from_nanos(nanos))
+        (nanos != u64::MAX).then_some(Ktime::from_nanos(nanos))
     }
 
     /// Takes one entry with a deadline that has passed; it is no longer armed.
-    pub fn pop_due(&self, now: Instant) -> Option<T> {
+    pub fn pop_due(&self, now: Ktime) -> Option<T> {
         for (index, earliest) in self.earliest.iter().enumerate() {
             if earliest.load(Ordering::Acquire) > now.nanos() {
                 continue;
@@ -124,7 +124,7 @@ impl<T: Clone> Timers<T> {
 }
 
 impl<T> Shard<T> {
-    fn arm(&mut self, slot: u32, at: Instant) {
+    fn arm(&mut self, slot: u32, at: Ktime) {
         let Some(entry) = self.slots.get_mut(slot as usize) else { return };
         if entry.target.is_none() {
             return;
@@ -148,7 +148,7 @@ impl<T> Shard<T> {
         }
     }
 
-    fn put(&mut self, place: usize, entry: (Instant, u32)) {
+    fn put(&mut self, place: usize, entry: (Ktime, u32)) {
         self.heap[place] = entry;
         if let Some(slot) = self.slots.get_mut(entry.1 as usize) {
             slot.place = Some(place);
@@ -191,19 +191,19 @@ mod tests {
         let ids: Vec<_> = (0..200).map(|n| timers.add(n)).collect();
         for _ in 0..5000 {
             let n = random.below(200) as usize;
-            model[n] = (!random.chance(20)).then(|| Instant::from_nanos(random.below(1000)));
+            model[n] = (!random.chance(20)).then(|| Ktime::from_nanos(random.below(1000)));
             timers.arm(ids[n], model[n]);
             assert_eq!(timers.next(), model.iter().flatten().min().copied());
         }
         for at in 0..1000 {
-            while let Some(n) = timers.pop_due(Instant::from_nanos(at)) {
-                assert_eq!(model[n], Some(Instant::from_nanos(at)));
+            while let Some(n) = timers.pop_due(Ktime::from_nanos(at)) {
+                assert_eq!(model[n], Some(Ktime::from_nanos(at)));
                 model[n] = None;
             }
         }
         assert!(model.iter().all(Option::is_none) && timers.next().is_none());
         ids.iter().for_each(|id| timers.remove(*id));
-        timers.arm(ids[3], Some(Instant::ZERO));
-        assert_eq!(timers.pop_due(Instant::ZERO), None);
+        timers.arm(ids[3], Some(Ktime::ZERO));
+        assert_eq!(timers.pop_due(Ktime::ZERO), None);
     }
 }

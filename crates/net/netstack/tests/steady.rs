@@ -2,13 +2,13 @@
 
 #![expect(unsafe_code, reason = "a counting allocator has to be an allocator")]
 
+use ktime::Ktime;
 use netstack::datagram::{Protocol, SendControl};
 use netstack::driver::Device;
 use netstack::frame::Frame;
 use netstack::iface::{Address, Config, Iface, Kind};
 use netstack::notify::Silent;
 use netstack::tcp::TcpSocket;
-use netstack::time::Instant;
 use netstack::wire::eth::Mac;
 use netstack::{LOOPBACK, NoAlarm, Stack, addr::Prefix};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const NOW: Instant = Instant::from_millis(1_000_000);
+const NOW: Ktime = Ktime::from_millis(1_000_000);
 
 /// Allocations of the second half of `rounds`.
 fn steady(rounds: u64, mut round: impl FnMut(u64)) -> u64 {

@@ -25,7 +25,7 @@ pub(crate) fn base(rules: &Ruleset, table: u64, chain: u64, packet: &mut Packet<
     let Some(table) = table else { return Decision::Accept };
     let Some(chain) = table.chains.get(&chain) else { return Decision::Accept };
     let Some(base) = &chain.base else { return Decision::Accept };
-    let nanos = packet.now.since(netstack::time::Instant::from_nanos(0)).as_nanos() as u64;
+    let nanos = packet.now.nanos();
     let mut run = Run { regs: Registers::default(), packet, table, nanos, work: WORK };
     if let Some(decision) = self::chain(&mut run, chain) {
         return decision;

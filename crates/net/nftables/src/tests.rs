@@ -5,10 +5,10 @@ use crate::attr::{Attrs, Writer};
 use crate::message::{NFTABLES, flag};
 use crate::{AckOptions, Asker, Nftables, Outcome, Request, family};
 use abi::Errno;
+use ktime::Ktime;
 use netfilter::Netfilter;
 use netstack::datagram::Protocol;
 use netstack::notify::Silent;
-use netstack::time::Instant;
 use netstack::{LOOPBACK, NoAlarm, Stack};
 use std::sync::Arc;
 
@@ -171,7 +171,7 @@ impl World {
     fn send(&self, port: u16) -> Result<usize, Errno> {
         let socket = self.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
         let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-        socket.send(Instant::from_millis(self.now), b"hello", Some(to), &Default::default())
+        socket.send(Ktime::from_millis(self.now), b"hello", Some(to), &Default::default())
     }
 }
 

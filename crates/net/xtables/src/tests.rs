@@ -3,10 +3,10 @@
 use crate::Tables;
 use crate::layout::{ERROR, PART, REPLACE, Replace, STANDARD, layout};
 use abi::Errno;
+use ktime::Ktime;
 use netfilter::{Family, Netfilter};
 use netstack::datagram::Protocol;
 use netstack::notify::Silent;
-use netstack::time::Instant;
 use netstack::{LOOPBACK, NoAlarm, Stack};
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Host {
     fn send(&self) -> Result<usize, Errno> {
         let socket = self.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
         let to = "127.0.0.1:53".parse().unwrap();
-        socket.send(Instant::from_millis(1), b"x", Some(to), &Default::default())
+        socket.send(Ktime::from_millis(1), b"x", Some(to), &Default::default())
     }
 }
 

@@ -3,10 +3,10 @@
 use super::asker::{Asker, FILTERED};
 use super::wire::{Message, bytes_of, family_of};
 use crate::net_ns::now;
+use ktime::Ktime;
 use netstack::addr::{Prefix, Scope};
 use netstack::iface::{Address, Dad, Iface};
 use netstack::router::BY_ROUTER;
-use netstack::time::Instant;
 use spec::Interface;
 use std::net::IpAddr;
 
@@ -97,7 +97,7 @@ pub fn flags(address: &Address) -> u32 {
 /// `struct ifa_cacheinfo`: the seconds that are left, and when the address was made and changed, in hundredths of seconds.
 fn cache_info(address: &Address) -> Vec<u8> {
     let now = now();
-    let left = |until: Option<Instant>| match until {
+    let left = |until: Option<Ktime>| match until {
         None => u32::MAX,
         Some(at) => u32::try_from(at.since(now).as_millis().div_ceil(1000)).unwrap_or(u32::MAX - 1),
     };

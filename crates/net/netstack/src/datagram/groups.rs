@@ -4,8 +4,8 @@ use super::DatagramSocket;
 use crate::device::iface::Iface;
 use crate::network::multicast::MAX_SOURCES;
 use crate::network::route::Key;
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl DatagramSocket {
     }
 
     /// Joins a group on an interface, 0 for the one that routes to it (`IP_ADD_MEMBERSHIP`, `IPV6_ADD_MEMBERSHIP`).
-    pub fn join(&self, now: Instant, group: IpAddr, iface: u32) -> Result<(), Errno> {
+    pub fn join(&self, now: Ktime, group: IpAddr, iface: u32) -> Result<(), Errno> {
         if !group.is_multicast() {
             return Err(Errno::EINVAL);
         }
@@ -55,7 +55,7 @@ impl DatagramSocket {
     }
 
     /// Leaves a group (`IP_DROP_MEMBERSHIP`, `IPV6_DROP_MEMBERSHIP`).
-    pub fn leave(&self, now: Instant, group: IpAddr, iface: u32) -> Result<(), Errno> {
+    pub fn leave(&self, now: Ktime, group: IpAddr, iface: u32) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         let named = |m: &Membership| m.group == group && (iface == 0 || m.iface == iface);
         let place = inner.memberships.iter().position(named).ok_or(Errno::EADDRNOTAVAIL)?;
@@ -74,7 +74,7 @@ impl DatagramSocket {
     /// `IP_BLOCK_SOURCE` and `IP_UNBLOCK_SOURCE` (with it).
     pub fn change_source(
         &self,
-        now: Instant,
+        now: Ktime,
         (group, iface): (IpAddr, u32),
         source: IpAddr,
         add: bool,
@@ -114,7 +114,7 @@ impl DatagramSocket {
     /// Sets all sources of a group (`IP_MSFILTER`, `MCAST_MSFILTER`): those that are heard, or with `exclude` those that are not.
     pub fn set_sources(
         &self,
-        now: Instant,
+        now: Ktime,
         (group, iface): (IpAddr, u32),
         exclude: bool,
         sources: Vec<IpAddr>,
@@ -141,7 +141,7 @@ impl DatagramSocket {
     }
 
     /// The sources of a group, and whether they are left out.
-    pub fn sources(&self, now: Instant, group: IpAddr, iface: u32) -> Result<(bool, Vec<IpAddr>), Errno> {
+    pub fn sources(&self, now: Ktime, group: IpAddr, iface: u32) -> Result<(bool, Vec<IpAddr>), Errno> {
         if !group.is_multicast() {
             return Err(Errno::EINVAL);
         }
@@ -152,7 +152,7 @@ impl DatagramSocket {
         Ok((membership.exclude, membership.sources.clone()))
     }
 
-    fn group_link(&self, now: Instant, group: IpAddr, iface: u32) -> Result<Arc<Iface>, Errno> {
+    fn group_link(&self, now: Ktime, group: IpAddr, iface: u32) -> Result<Arc<Iface>, Errno> {
         if iface != 0 {
             return self.net.link(iface).ok_or(Errno::ENODEV);
         }

@@ -7,10 +7,10 @@ use crate::network::icmp::Problem;
 use crate::network::path::Cast;
 use crate::network::received::Packet;
 use crate::notify::Events;
-use crate::time::Instant;
 use crate::wire::icmp::{Icmp, Quoted, SocketError};
 use crate::wire::proto;
 use crate::wire::udp::Udp;
+use ktime::Ktime;
 use std::net::{IpAddr, SocketAddr};
 
 impl Datagrams {
@@ -121,7 +121,7 @@ impl Datagrams {
     /// Hands an ICMP error to the datagram socket that sent the packet; true when there is one.
     pub(crate) fn error(
         &self,
-        now: Instant,
+        now: Ktime,
         quote: &Quoted<'_>,
         error: &SocketError,
         kind: (u8, u8),

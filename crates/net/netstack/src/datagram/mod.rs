@@ -23,9 +23,9 @@ use crate::network::route::Key;
 use crate::notify::{Events, Notifier};
 use crate::options::IpOptions;
 use crate::ports::{Binding, is_any, plain};
-use crate::time::Instant;
 use abi::Errno;
 use groups::Membership;
+use ktime::Ktime;
 use lock_order::{Mutex, RwLock, rank};
 use queue::Queue;
 use std::fmt;
@@ -255,7 +255,7 @@ impl DatagramSocket {
     }
 
     /// Sets the peer (connect(2)): later datagrams go to it, and only its datagrams arrive.
-    pub fn connect(self: &Arc<Self>, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+    pub fn connect(self: &Arc<Self>, now: Ktime, address: SocketAddr) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         let mut ip = self.accepts(&inner, address.ip())?;
         reaches(inner.bound_ip, ip)?;
@@ -396,7 +396,7 @@ impl DatagramSocket {
     }
 
     /// Reads or changes options under the socket's lock. Effects on binding and buffers take place afterwards.
-    pub fn configure<R>(self: &Arc<Self>, now: Instant, f: impl FnOnce(&mut IpOptions) -> R) -> R {
+    pub fn configure<R>(self: &Arc<Self>, now: Ktime, f: impl FnOnce(&mut IpOptions) -> R) -> R {
         let mut inner = self.inner.lock();
         let before = inner.options.clone();
         let result = f(&mut inner.options);
@@ -520,7 +520,7 @@ impl DatagramSocket {
     }
 
     /// Ends an operation that may have sent packets: processes what they lead to in this stack. No lock may be held.
-    fn finish(&self, now: Instant) {
+    fn finish(&self, now: Ktime) {
         self.net.links.inbox.finish(&*self.upper, now);
     }
 

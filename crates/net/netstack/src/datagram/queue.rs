@@ -3,10 +3,10 @@
 use super::Protocol;
 use crate::buf::Buf;
 use crate::memory::{Charge, Memory};
-use crate::time::Instant;
 use crate::truesize;
 use crate::wire::udp::Udp;
 use abi::Errno;
+use ktime::Ktime;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Datagram {
     /// `SO_MARK` of its packet (`SO_RCVMARK`).
     pub mark: u32,
     /// Arrival.
-    pub at: Instant,
+    pub at: Ktime,
     /// It was looked at already (`MSG_PEEK`).
     pub seen: bool,
     /// Datagrams that the socket had dropped when this one was queued (`SO_RXQ_OVFL`).
@@ -80,7 +80,7 @@ pub struct QueuedError {
     /// The number of a timestamp.
     pub id: u32,
     /// The time, for a timestamp.
-    pub at: Option<Instant>,
+    pub at: Option<Ktime>,
     /// The host that reported it.
     pub offender: Option<IpAddr>,
     /// Where the packet was sent.

@@ -10,7 +10,6 @@ use crate::notify::Events;
 use crate::options::{IpOptions, MtuDiscovery};
 use crate::ports::is_any;
 use crate::stamps::{self, Moment};
-use crate::time::Instant;
 use crate::wire::extension::Extensions;
 use crate::wire::icmp::{ECHO, ECHO6, Icmp};
 use crate::wire::ip::Ipv4;
@@ -18,6 +17,7 @@ use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
 use crate::wire::udp::Udp;
 use abi::Errno;
+use ktime::Ktime;
 use lock_order::{MutexGuard, rank};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl DatagramSocket {
     /// Sends a datagram (send(2), sendto(2), sendmsg(2)).
     pub fn send(
         self: &Arc<Self>,
-        now: Instant,
+        now: Ktime,
         data: &[u8],
         to: Option<SocketAddr>,
         control: &SendControl,
@@ -85,7 +85,7 @@ impl DatagramSocket {
     }
 
     /// Sends what a cork held back.
-    pub(super) fn flush_cork(self: &Arc<Self>, now: Instant) -> Result<(), Errno> {
+    pub(super) fn flush_cork(self: &Arc<Self>, now: Ktime) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         let Some((data, to, control)) = inner.corked.take() else { return Ok(()) };
         self.send_and_unlock(inner, now, &data, to, &control)
@@ -106,7 +106,7 @@ impl DatagramSocket {
     }
 
     /// Puts the times when a datagram was scheduled and sent into the error queue (`SO_TIMESTAMPING`).
-    fn note_sent(&self, now: Instant, data: &[u8], to: SocketAddr, told: &Stamps) {
+    fn note_sent(&self, now: Ktime, data: &[u8], to: SocketAddr, told: &Stamps) {
         let data = data.get(..data.len().min(told.shown)).unwrap_or_default();
         for (flag, moment) in [(stamps::TX_SCHED, Moment::Scheduled), (stamps::TX_SOFTWARE, Moment::Sent)] {
             if told.wanted & flag == 0 {
@@ -132,7 +132,7 @@ impl DatagramSocket {
     fn send_and_unlock(
         self: &Arc<Self>,
         mut inner: MutexGuard<'_, Inner, { rank::SOCKET }>,
-        now: Instant,
+        now: Ktime,
         data: &[u8],
         to: SocketAddr,
         control: &SendControl,
@@ -150,7 +150,7 @@ impl DatagramSocket {
     fn cork(
         self: &Arc<Self>,
         mut inner: MutexGuard<'_, Inner, { rank::SOCKET }>,
-        now: Instant,
+        now: Ktime,
         data: &[u8],
         to: SocketAddr,
         control: &SendControl,
@@ -191,7 +191,7 @@ impl DatagramSocket {
     fn send_locked(
         self: &Arc<Self>,
         inner: &mut Inner,
-        now: Instant,
+        now: Ktime,
         data: &[u8],
         to: SocketAddr,
         control: &SendControl,
@@ -239,7 +239,7 @@ impl DatagramSocket {
     fn path(
         &self,
         inner: &mut Inner,
-        now: Instant,
+        now: Ktime,
         to: SocketAddr,
         via: Option<Ipv6Addr>,
         control: &SendControl,
@@ -471,7 +471,7 @@ impl DatagramSocket {
     /// `IP_HDRINCL`: the stack fills in length, checksum, and source and identification if they are zero (raw(7)).
     fn send_with_header(
         self: &Arc<Self>,
-        now: Instant,
+        now: Ktime,
         path: &Path,
         data: &[u8],
         header: &Header,
@@ -509,7 +509,7 @@ const MAX_UDP: usize = 65_507;
 
 /// A datagram on its way into packets.
 struct Message<'a> {
-    now: Instant,
+    now: Ktime,
     path: &'a Path,
     /// The destination, which a routing header may put behind others.
     to: SocketAddr,

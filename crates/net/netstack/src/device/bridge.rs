@@ -3,8 +3,8 @@
 //!
 //! Plain data: [`ForwardingTable`] says which port an address is behind. The lock around it is the driver's.
 
-use crate::time::Instant;
 use crate::wire::eth::Mac;
+use ktime::Ktime;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -69,11 +69,11 @@ impl PortSettings {
 
 /// Addresses with the ports that their frames came from, and when (`bridge fdb`).
 #[derive(Debug, Default)]
-pub(crate) struct ForwardingTable(HashMap<Mac, (u32, Instant)>);
+pub(crate) struct ForwardingTable(HashMap<Mac, (u32, Ktime)>);
 
 impl ForwardingTable {
     /// A frame of an address came from a port.
-    pub(crate) fn learn(&mut self, mac: Mac, port: u32, now: Instant, ageing: Duration) {
+    pub(crate) fn learn(&mut self, mac: Mac, port: u32, now: Ktime, ageing: Duration) {
         if self.0.len() >= MAX_ADDRESSES && !self.0.contains_key(&mac) {
             self.0.retain(|_, (_, at)| now.since(*at) < ageing);
             if self.0.len() >= MAX_ADDRESSES {
@@ -84,7 +84,7 @@ impl ForwardingTable {
     }
 
     /// The port that an address is behind.
-    pub(crate) fn port_of(&self, mac: Mac, now: Instant, ageing: Duration) -> Option<u32> {
+    pub(crate) fn port_of(&self, mac: Mac, now: Ktime, ageing: Duration) -> Option<u32> {
         self.0.get(&mac).filter(|(_, at)| now.since(*at) < ageing).map(|(port, _)| *port)
     }
 

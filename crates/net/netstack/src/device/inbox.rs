@@ -9,7 +9,7 @@
 use super::backlog::Backlog;
 use crate::frame::Frame;
 use crate::memory::Memory;
-use crate::time::Instant;
+use ktime::Ktime;
 use lock_order::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -23,13 +23,13 @@ const MAX_HOPS: usize = 1000;
 pub(crate) trait UpperLayer<I>: Send + Sync {
     /// Processes the frames of the namespace's inbox, at most `left` of them, which it counts down, and flushes its devices. Adds the
     /// inboxes of other namespaces that got frames meanwhile.
-    fn turn(&self, now: Instant, left: &mut usize, others: &mut Vec<Arc<Inbox<I>>>);
+    fn turn(&self, now: Ktime, left: &mut usize, others: &mut Vec<Arc<Inbox<I>>>);
 
     /// Frames are left in the inbox: sets a timer for them.
-    fn put_off(&self, now: Instant);
+    fn put_off(&self, now: Ktime);
 
     /// An operation of this namespace has ended.
-    fn ended(&self, now: Instant);
+    fn ended(&self, now: Ktime);
 
     /// The carrier of an interface may have changed, as the other end of its pair was set up or down.
     fn carrier_changed(&self, iface: &Arc<I>);
@@ -113,7 +113,7 @@ impl<I> Inbox<I> {
 
     /// Ends an operation of the namespace whose upper layer is `upper`: processes what waits here and in the inboxes of other
     /// namespaces that got frames. No lock may be held.
-    pub(crate) fn finish(&self, upper: &dyn UpperLayer<I>, now: Instant) {
+    pub(crate) fn finish(&self, upper: &dyn UpperLayer<I>, now: Ktime) {
         // A loop of bridges keeps frames going round; each operation carries them on for a while only.
         let mut left = TURN;
         let mut others = std::mem::take(&mut *self.handed.lock());

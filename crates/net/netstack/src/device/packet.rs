@@ -11,10 +11,10 @@ use crate::buf::Buf;
 use crate::frame::{Checksum, Frame, Offload, finish_checksum};
 use crate::memory::Charge;
 use crate::notify::{Events, Notifier};
-use crate::time::Instant;
 use crate::truesize;
 use crate::wire::eth::{self, Ethernet, Mac};
 use abi::Errno;
+use ktime::Ktime;
 use lock_order::{Mutex, RwLock, rank};
 use std::collections::VecDeque;
 use std::fmt;
@@ -41,7 +41,7 @@ pub struct Captured {
     /// What is left to do: a packet to be cut, or without a checksum (`PACKET_AUXDATA`).
     pub offload: Offload,
     /// When.
-    pub at: Instant,
+    pub at: Ktime,
 }
 
 /// A packet socket. It keeps the stack from taking ways without packets while it lives.
@@ -206,7 +206,7 @@ impl PacketSocket {
     }
 
     /// Sends a frame; `to` gives interface, protocol and, without link headers, the destination (`struct sockaddr_ll`).
-    pub fn send(&self, now: Instant, data: &[u8], to: Option<(u32, u16, Mac)>) -> Result<usize, Errno> {
+    pub fn send(&self, now: Ktime, data: &[u8], to: Option<(u32, u16, Mac)>) -> Result<usize, Errno> {
         let (bound, protocol) = {
             let inner = self.inner.lock();
             (inner.iface, inner.protocol)
@@ -286,7 +286,7 @@ impl PacketSocket {
         header: Ethernet,
         frame: &Frame,
         kind: PacketType,
-        now: Instant,
+        now: Ktime,
         asks_on: bool,
     ) -> Capturing {
         let mut inner = self.inner.lock();
@@ -337,13 +337,13 @@ pub(crate) struct Taps {
 
 impl Taps {
     /// Shows a frame, as it is on the interface, to packet sockets and a capture.
-    pub(crate) fn show(&self, now: Instant, link: &Iface, frame: &Frame, outgoing: bool) {
+    pub(crate) fn show(&self, now: Ktime, link: &Iface, frame: &Frame, outgoing: bool) {
         if self.count.load(Ordering::Acquire) > 0 {
             self.show_to_all(now, link, frame, outgoing);
         }
     }
 
-    fn show_to_all(&self, now: Instant, link: &Iface, frame: &Frame, outgoing: bool) {
+    fn show_to_all(&self, now: Ktime, link: &Iface, frame: &Frame, outgoing: bool) {
         let mut frame = frame.clone();
         if link.kind == Kind::Tunnel || (link.kind == Kind::Loopback && !is_ethernet(&frame.buf)) {
             // These have no link header. Readers of the loopback interface get one of zeros, as Linux has it there.

@@ -7,13 +7,13 @@ use super::packet::Taps;
 use super::transmit::{arrive, by_bridge, send_cut};
 use super::vlan;
 use crate::frame::Frame;
-use crate::time::Instant;
 use crate::wire::eth::{self, Ethernet};
+use ktime::Ktime;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Takes a frame from the inbox on: one that leaves is sent, one that arrives is received, see [`receive`].
-pub(crate) fn take(taps: &Taps, now: Instant, arrival: Arrival<Iface>) -> Option<(Arc<Iface>, Frame)> {
+pub(crate) fn take(taps: &Taps, now: Ktime, arrival: Arrival<Iface>) -> Option<(Arc<Iface>, Frame)> {
     match arrival.way {
         Way::In => receive(taps, now, arrival.iface, arrival.frame),
         Way::Out => {
@@ -27,7 +27,7 @@ pub(crate) fn take(taps: &Taps, now: Instant, arrival: Arrival<Iface>) -> Option
 /// Each tag of a VLAN and each bridge is one more step, never one more level of calls.
 pub(crate) fn receive(
     taps: &Taps,
-    now: Instant,
+    now: Ktime,
     mut iface: Arc<Iface>,
     mut frame: Frame,
 ) -> Option<(Arc<Iface>, Frame)> {
@@ -72,7 +72,7 @@ fn count(iface: &Iface, frame: &Frame) {
 }
 
 /// Takes a frame that a port of a bridge received. Returns it when it is for the bridge's own interface.
-fn to_bridge(own: &Iface, now: Instant, port: &Arc<Iface>, frame: Frame) -> Option<Frame> {
+fn to_bridge(own: &Iface, now: Ktime, port: &Arc<Iface>, frame: Frame) -> Option<Frame> {
     let Driver::Bridge(bridge) = &own.driver else { return None };
     let header = Ethernet::parse(&frame.buf)?;
     learn(bridge, &header, port, now);
@@ -91,7 +91,7 @@ fn to_bridge(own: &Iface, now: Instant, port: &Arc<Iface>, frame: Frame) -> Opti
     None
 }
 
-fn learn(bridge: &Bridge<Iface>, header: &Ethernet, port: &Iface, now: Instant) {
+fn learn(bridge: &Bridge<Iface>, header: &Ethernet, port: &Iface, now: Ktime) {
     bridge.now.fetch_max(now.nanos(), Ordering::Relaxed);
     if header.src.is_multicast() || !port.port_settings().learning {
         return;

@@ -10,8 +10,8 @@ use super::inbox::{Way, flow_of};
 use super::vlan;
 use crate::buf::Buf;
 use crate::frame::{Checksum, Frame, Offload, Tags, finish_checksum};
-use crate::time::Instant;
 use crate::wire::eth::{Ethernet, Mac};
+use ktime::Ktime;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -121,7 +121,7 @@ fn by_vlan(vlan: &Vlan<Iface>, mut frame: Frame) {
 /// Sends a frame of a bridge to the port that leads to `dst`, or to all but the one that it came from.
 pub(crate) fn by_bridge(bridge: &Bridge<Iface>, dst: Mac, from: Option<&Iface>, frame: Frame) {
     let port_of = |dst| {
-        let now = Instant::from_nanos(bridge.now.load(Ordering::Relaxed));
+        let now = Ktime::from_nanos(bridge.now.load(Ordering::Relaxed));
         let ageing = bridge.settings.read().ageing;
         bridge.table.lock().port_of(dst, now, ageing)
     };

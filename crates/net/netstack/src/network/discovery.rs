@@ -6,18 +6,18 @@ use super::received::Packet;
 use crate::device::iface::{Iface, Kind};
 use crate::device::transmit::transmit;
 use crate::frame::Frame;
-use crate::time::Instant;
 use crate::wire::eth::{self, Arp, Ethernet, Mac};
 use crate::wire::icmp::{Icmp, NEIGHBOUR_SOLICIT, Neighbour, OVERRIDE, SOLICITED};
 use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
 
 impl Network {
-    pub(crate) fn send_resolved(&self, now: Instant, iface: &Arc<Iface>, next_hop: IpAddr, frame: Frame) {
+    pub(crate) fn send_resolved(&self, now: Ktime, iface: &Arc<Iface>, next_hop: IpAddr, frame: Frame) {
         let key = (iface.index, next_hop);
         let quick = self.neighbours.read().quick(&key, now, &self.sysctls);
         if let Some(mac) = quick {
@@ -31,7 +31,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn send_ethernet(&self, now: Instant, iface: &Iface, dst: Mac, mut frame: Frame) {
+    pub(crate) fn send_ethernet(&self, now: Ktime, iface: &Iface, dst: Mac, mut frame: Frame) {
         let v6 = frame.buf.first().is_some_and(|first| first >> 4 == 6);
         let kind = U16::new(if v6 { eth::IPV6 } else { eth::IPV4 });
         frame.buf.push_front(Ethernet { dst, src: iface.mac(), kind }.as_bytes());
@@ -40,7 +40,7 @@ impl Network {
     }
 
     /// Asks for a neighbour's hardware address: the host `to`, or all hosts of the link.
-    pub(crate) fn solicit(&self, now: Instant, iface: &Arc<Iface>, target: IpAddr, to: Option<Mac>) {
+    pub(crate) fn solicit(&self, now: Ktime, iface: &Arc<Iface>, target: IpAddr, to: Option<Mac>) {
         let Some(src) = iface.source_for(target, target) else { return };
         match (src, target) {
             (IpAddr::V4(src), IpAddr::V4(target)) => {
@@ -56,7 +56,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn send_arp(&self, now: Instant, iface: &Iface, to: Mac, arp: Arp) {
+    pub(crate) fn send_arp(&self, now: Ktime, iface: &Iface, to: Mac, arp: Arp) {
         let mut buf = self.buf(64);
         buf.extend(Ethernet { dst: to, src: iface.mac(), kind: U16::new(eth::ARP) }.as_bytes());
         buf.extend(arp.as_bytes());
@@ -68,7 +68,7 @@ impl Network {
     /// Sends a neighbour discovery message; those have hop limit 255 (RFC 4861 section 3.1).
     pub(crate) fn send_discovery(
         &self,
-        now: Instant,
+        now: Ktime,
         iface: &Iface,
         to: Mac,
         src: Ipv6Addr,
@@ -83,7 +83,7 @@ impl Network {
         self.send_ethernet(now, iface, to, Frame::new(buf));
     }
 
-    pub(crate) fn arp_input(&self, now: Instant, iface: &Arc<Iface>, bytes: &[u8]) {
+    pub(crate) fn arp_input(&self, now: Ktime, iface: &Arc<Iface>, bytes: &[u8]) {
         let Some(arp) = Arp::parse(bytes) else { return };
         let (sender, target) = (arp.sender(), arp.target());
         if arp.sender_mac.is_multicast()
@@ -105,7 +105,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn learn(&self, now: Instant, iface: &Arc<Iface>, ip: IpAddr, mac: Mac, how: Learnt) {
+    pub(crate) fn learn(&self, now: Ktime, iface: &Arc<Iface>, ip: IpAddr, mac: Mac, how: Learnt) {
         let gc = self.sysctls.neigh_gc_thresh.size();
         let key = (iface.index, ip);
         let waiting = self.change_neighbours(|all| all.learn(key, mac, how, now, gc));

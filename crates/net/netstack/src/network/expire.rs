@@ -7,7 +7,7 @@ use super::neigh::Act;
 use crate::addr::is_link_local;
 use crate::buf::Buf;
 use crate::ifaddr::Address;
-use crate::time::Instant;
+use ktime::Ktime;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl Network {
     /// Does what is due for neighbours. Returns the packets that wait for a neighbour which does not answer.
-    pub(crate) fn expire_neighbours(&self, now: Instant) -> Vec<Buf> {
+    pub(crate) fn expire_neighbours(&self, now: Ktime) -> Vec<Buf> {
         let mut undeliverable = Vec::new();
         for act in self.change_neighbours(|all| all.expire(now, &self.sysctls)) {
             match act {
@@ -34,7 +34,7 @@ impl Network {
     }
 
     /// Does what is due for the addresses of all interfaces.
-    pub(crate) fn expire_addresses(&self, now: Instant) {
+    pub(crate) fn expire_addresses(&self, now: Ktime) {
         *self.next_address.lock() = None;
         self.expire_routes(now);
         for link in self.links() {

@@ -8,7 +8,7 @@ use super::tables::Tables;
 use crate::device::capture::{Watch, Watchers};
 use crate::device::iface::{Iface, LOOPBACK};
 use crate::frame::{Frame, finish_checksum};
-use crate::time::Instant;
+use ktime::Ktime;
 use lock_order::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,7 @@ impl Filter {
     pub(crate) fn pass(
         &self,
         tables: &Tables,
-        now: Instant,
+        now: Ktime,
         point: Point,
         (input, output): (Option<&Iface>, Option<&Iface>),
         headers: &mut Headers,
@@ -63,7 +63,7 @@ impl Filter {
     }
 
     /// Lets the filter do what had to wait; true when it did something.
-    pub(crate) fn run_deferred(&self, answers: &dyn Answers, now: Instant) -> bool {
+    pub(crate) fn run_deferred(&self, answers: &dyn Answers, now: Ktime) -> bool {
         self.is_set() && self.hooks().is_some_and(|hooks| hooks.run_deferred(answers, now))
     }
 }

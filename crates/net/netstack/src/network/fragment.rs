@@ -3,10 +3,10 @@
 //! Packets with overlapping fragments are dropped whole. Memory is bounded: the oldest incomplete packet goes first.
 
 use crate::buf::{Buf, Pool};
-use crate::time::Instant;
 use crate::wire::ip::Ipv4;
 use crate::wire::ipv6::{Fragment, Ipv6, walk};
 use crate::wire::proto;
+use ktime::Ktime;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -104,7 +104,7 @@ struct Piece {
 
 #[derive(Debug)]
 struct Partial {
-    deadline: Instant,
+    deadline: Ktime,
     /// By offset, without overlap.
     pieces: Vec<Piece>,
     /// Bytes of the whole payload, once the last fragment is there.
@@ -139,7 +139,7 @@ pub(crate) struct Expired {
 pub(crate) struct Reassembly {
     partial: HashMap<Key, Partial>,
     /// Oldest first.
-    order: VecDeque<(Instant, Key)>,
+    order: VecDeque<(Ktime, Key)>,
     bytes: usize,
 }
 
@@ -151,7 +151,7 @@ impl Reassembly {
     }
 
     /// The earliest deadline.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Ktime> {
         self.order.front().map(|(at, _)| *at)
     }
 
@@ -160,7 +160,7 @@ impl Reassembly {
         &mut self,
         pool: &Pool,
         packet: &Buf,
-        now: Instant,
+        now: Ktime,
         keep: Duration,
         limit: usize,
     ) -> Outcome {
@@ -213,7 +213,7 @@ impl Reassembly {
     }
 
     /// Takes expired packets.
-    pub(crate) fn expire(&mut self, now: Instant) -> Vec<Expired> {
+    pub(crate) fn expire(&mut self, now: Ktime) -> Vec<Expired> {
         let mut expired = Vec::new();
         while self.deadline().is_some_and(|at| at <= now)
             && let Some(partial) = self.drop_oldest()
@@ -393,13 +393,10 @@ mod tests {
             let Some((last, rest)) = pieces.split_last() else { unreachable!() };
             for piece in rest {
                 for _ in 0..2 {
-                    assert!(matches!(
-                        table.add(&pool, piece, Instant::ZERO, KEEP, 1 << 20),
-                        Outcome::Waiting
-                    ));
+                    assert!(matches!(table.add(&pool, piece, Ktime::ZERO, KEEP, 1 << 20), Outcome::Waiting));
                 }
             }
-            let Outcome::Whole(got) = table.add(&pool, last, Instant::ZERO, KEEP, 1 << 20) else {
+            let Outcome::Whole(got) = table.add(&pool, last, Ktime::ZERO, KEEP, 1 << 20) else {
                 panic!("round {round}")
             };
             let header = if round % 2 == 0 { Ipv6::LEN } else { Ipv4::LEN };
@@ -414,17 +411,17 @@ mod tests {
         let whole = packet(&pool, false, 4000, 1);
         let pieces = split(&pool, &whole, 1500, 0).unwrap();
         let other = split(&pool, &whole, 1000, 0).unwrap();
-        assert!(matches!(table.add(&pool, &pieces[0], Instant::ZERO, KEEP, 1 << 20), Outcome::Waiting));
-        assert!(matches!(table.add(&pool, &other[1], Instant::ZERO, KEEP, 1 << 20), Outcome::Bad));
+        assert!(matches!(table.add(&pool, &pieces[0], Ktime::ZERO, KEEP, 1 << 20), Outcome::Waiting));
+        assert!(matches!(table.add(&pool, &other[1], Ktime::ZERO, KEEP, 1 << 20), Outcome::Bad));
         assert_eq!(table.bytes(), 0);
         for n in 0..5000 {
             let whole = packet(&pool, false, 3000, n);
             let pieces = split(&pool, &whole, 600, 0).unwrap();
             let piece = &pieces[random.below(pieces.len() as u64) as usize];
-            table.add(&pool, piece, Instant::from_millis(n.into()), KEEP, 100_000);
+            table.add(&pool, piece, Ktime::from_millis(n.into()), KEEP, 100_000);
             assert!(table.bytes() <= 100_000);
         }
-        assert!(!table.expire(Instant::from_millis(100_000)).is_empty());
+        assert!(!table.expire(Ktime::from_millis(100_000)).is_empty());
         assert_eq!((table.bytes(), table.partial.len()), (0, 0));
     }
 }

@@ -8,7 +8,7 @@ use super::tables::Tables;
 use crate::buf::Buf;
 use crate::device::iface::Iface;
 use crate::frame::{Offload, Tags};
-use crate::time::Instant;
+use ktime::Ktime;
 use std::net::IpAddr;
 
 /// The points on a packet's way.
@@ -33,7 +33,7 @@ pub struct Hooked<'a> {
     /// Where.
     pub point: Point,
     /// When.
-    pub now: Instant,
+    pub now: Ktime,
     /// The interface that received it.
     pub input: Option<&'a Iface>,
     /// The interface that will send it.
@@ -66,7 +66,7 @@ pub trait Hooks: Send + Sync {
     fn look(&self, packet: &mut Hooked<'_>) -> Verdict;
 
     /// Does what had to wait, at the end of an operation, when no lock is held. True when it did something.
-    fn run_deferred(&self, _answers: &dyn Answers, _now: Instant) -> bool {
+    fn run_deferred(&self, _answers: &dyn Answers, _now: Ktime) -> bool {
         false
     }
 }
@@ -75,8 +75,8 @@ pub trait Hooks: Send + Sync {
 pub trait Answers {
     /// Tells the sender of a packet that a filter refused it, by an ICMP error of a type and a code. `input` is the interface that
     /// received the packet, 0 for a packet of this host.
-    fn send_error_about(&self, now: Instant, packet: &[u8], input: u32, kind: (u8, u8));
+    fn send_error_about(&self, now: Ktime, packet: &[u8], input: u32, kind: (u8, u8));
 
     /// Sends a TCP header as the answer to a segment.
-    fn send_segment(&self, now: Instant, between: (IpAddr, IpAddr), segment: [u8; 20], tags: Tags);
+    fn send_segment(&self, now: Ktime, between: (IpAddr, IpAddr), segment: [u8; 20], tags: Tags);
 }

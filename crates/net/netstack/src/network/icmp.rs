@@ -9,11 +9,11 @@ use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::iface::LOOPBACK;
 use crate::frame::{Frame, Offload, Tags};
-use crate::time::Instant;
 use crate::wire::icmp::{self, Icmp, Quoted, SocketError};
 use crate::wire::ip::{IpInfo, Ipv4};
 use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv4Addr};
 use zerocopy::IntoBytes;
 
@@ -93,7 +93,7 @@ impl Network {
     /// Sends a message.
     fn send_icmp(
         &self,
-        now: Instant,
+        now: Ktime,
         (src, dst): (Option<IpAddr>, IpAddr),
         oif: u32,
         (kind, code, rest): (u8, u8, [u8; 4]),
@@ -145,7 +145,7 @@ impl Network {
     }
 
     /// Fragments of a packet are missing: tells its sender.
-    pub(crate) fn reassembly_timeout(&self, now: Instant, first: Buf) {
+    pub(crate) fn reassembly_timeout(&self, now: Ktime, first: Buf) {
         let v6 = first.first().is_some_and(|first| first >> 4 == 6);
         if let Some(quote) = icmp::quoted(&first, v6) {
             let info = quote.info;
@@ -156,7 +156,7 @@ impl Network {
     /// Tells the sender of a packet, whose headers are read already, what is wrong with it.
     pub(crate) fn problem_of(
         &self,
-        now: Instant,
+        now: Ktime,
         buf: Buf,
         info: IpInfo,
         input: u32,
@@ -192,7 +192,7 @@ pub(crate) struct ErrorAbout<'a> {
 }
 
 impl Answers for Network {
-    fn send_error_about(&self, now: Instant, packet: &[u8], input: u32, kind: (u8, u8)) {
+    fn send_error_about(&self, now: Ktime, packet: &[u8], input: u32, kind: (u8, u8)) {
         let v6 = packet.first().is_some_and(|first| first >> 4 == 6);
         let Some(quote) = icmp::quoted(packet, v6) else { return };
         let info = quote.info;
@@ -207,7 +207,7 @@ impl Answers for Network {
         self.problem_of(now, self.links.pool.copy(packet), info, input, cast, problem);
     }
 
-    fn send_segment(&self, now: Instant, (src, dst): (IpAddr, IpAddr), mut segment: [u8; 20], tags: Tags) {
+    fn send_segment(&self, now: Ktime, (src, dst): (IpAddr, IpAddr), mut segment: [u8; 20], tags: Tags) {
         let key = Key { src: Some(src), mark: tags.mark, ..Key::to(dst) };
         let Ok(path) = self.route(&key, now) else { return };
         segment[16..18].fill(0);

@@ -13,18 +13,18 @@ use super::route::{Key, RouteKind};
 use crate::buf::Buf;
 use crate::device::iface::{Iface, Kind, LOOPBACK};
 use crate::frame::{Checksum, Frame};
-use crate::time::Instant;
 use crate::wire::eth::{self, Ethernet};
 use crate::wire::extension::{self, Fate};
 use crate::wire::ip::{IpInfo, Ipv4};
 use crate::wire::ipv6::{Ipv6, walk};
+use ktime::Ktime;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Network {
     /// Takes a frame that the device layer carried up to an interface. Returns the packet, if it is for this host.
-    pub(crate) fn input(&self, now: Instant, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
+    pub(crate) fn input(&self, now: Ktime, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
         let kind = if iface.kind == Kind::Ethernet {
             let Some(header) = Ethernet::parse(&frame.buf) else {
                 iface.counters.rx_errors.bump();
@@ -51,7 +51,7 @@ impl Network {
         None
     }
 
-    fn ipv4_input(&self, now: Instant, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
+    fn ipv4_input(&self, now: Ktime, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
         let counters = &self.counters.ip;
         counters.in_receives.bump();
         let Some(mut header) = Ipv4::parse(&frame.buf) else {
@@ -105,7 +105,7 @@ impl Network {
     /// The packet of a frame for this host, unless the filter drops it.
     fn accept(
         &self,
-        now: Instant,
+        now: Ktime,
         iface: Arc<Iface>,
         mut headers: Headers,
         cast: Cast,
@@ -130,7 +130,7 @@ impl Network {
         Some(Packet { now, iface, info: headers.info, verified, cast, mark, buf: frame.buf })
     }
 
-    fn ipv6_input(&self, now: Instant, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
+    fn ipv6_input(&self, now: Ktime, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
         let counters = &self.counters.ip6;
         counters.in_receives.bump();
         if iface.disables_v6() {
@@ -232,7 +232,7 @@ impl Network {
     /// Sends a packet of others on (RFC 1812 section 5.2).
     fn forward(
         &self,
-        now: Instant,
+        now: Ktime,
         iface: &Arc<Iface>,
         mut headers: Headers,
         dont_fragment: bool,
@@ -272,7 +272,7 @@ impl Network {
 
     fn passes(
         &self,
-        now: Instant,
+        now: Ktime,
         point: Point,
         (input, output): (Option<&Iface>, Option<&Iface>),
         headers: &mut Headers,
@@ -282,7 +282,7 @@ impl Network {
     }
 
     /// Takes a fragment. Returns the whole packet, if it was the last one that was missing.
-    fn reassemble(&self, now: Instant, frame: Frame, v4: bool) -> Option<Frame> {
+    fn reassemble(&self, now: Ktime, frame: Frame, v4: bool) -> Option<Frame> {
         let Frame { buf: packet, tags, .. } = frame;
         let counters = if v4 { &self.counters.ip } else { &self.counters.ip6 };
         counters.reasm_reqds.bump();
@@ -311,7 +311,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn expire_fragments(&self, now: Instant) {
+    pub(crate) fn expire_fragments(&self, now: Ktime) {
         let mut table = self.reassembly.lock();
         let expired = table.expire(now);
         self.arm_reassembly(table.deadline());

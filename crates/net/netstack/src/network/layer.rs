@@ -28,8 +28,8 @@ use crate::keys::Keys;
 use crate::memory::Memory;
 use crate::spare::PERIOD;
 use crate::sysctl::Sysctls;
-use crate::time::Instant;
 use crate::timer::TimerId;
+use ktime::Ktime;
 use lock_order::{Mutex, RwLock, rank};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -67,9 +67,9 @@ pub struct Network {
     neighbour_timer: TimerId,
     address_timer: TimerId,
     /// When the timer of addresses is due.
-    pub(crate) next_address: Mutex<Option<Instant>, { rank::ADDRESS_TIMER }>,
+    pub(crate) next_address: Mutex<Option<Ktime>, { rank::ADDRESS_TIMER }>,
     /// When the next route ends by itself.
-    pub(crate) next_route: Mutex<Option<Instant>, { rank::ROUTE_EXPIRY }>,
+    pub(crate) next_route: Mutex<Option<Ktime>, { rank::ROUTE_EXPIRY }>,
     reassembly_timer: TimerId,
     backlog_timer: TimerId,
     spare_timer: TimerId,
@@ -158,7 +158,7 @@ impl Network {
     /// Shows a packet to the filter.
     pub(crate) fn pass(
         &self,
-        now: Instant,
+        now: Ktime,
         point: Point,
         input: Option<&Iface>,
         output: Option<&Iface>,
@@ -282,7 +282,7 @@ impl Network {
     // Timers.
 
     /// The timer of addresses is to run at `at` already.
-    pub(crate) fn wake_addresses(&self, at: Instant) {
+    pub(crate) fn wake_addresses(&self, at: Ktime) {
         let mut next = self.next_address.lock();
         if next.is_none_or(|next| at < next) {
             *next = Some(at);
@@ -293,38 +293,38 @@ impl Network {
     /// An address is new or has other times: the timer has to know.
     pub(crate) fn watch_address(&self, address: &Address) {
         let begins = matches!(address.dad, Dad::Tentative(probes) if probes.at.is_none());
-        if let Some(at) = begins.then_some(Instant::ZERO).or(address.deadline()) {
+        if let Some(at) = begins.then_some(Ktime::ZERO).or(address.deadline()) {
             self.wake_addresses(at);
         }
     }
 
-    pub(crate) fn arm_reassembly(&self, at: Option<Instant>) {
+    pub(crate) fn arm_reassembly(&self, at: Option<Ktime>) {
         self.timers.arm(self.reassembly_timer, at);
     }
 
     /// Leaves frames to the timer, which gives other work its turn.
-    pub(crate) fn put_off(&self, now: Instant) {
+    pub(crate) fn put_off(&self, now: Ktime) {
         if self.links.inbox.waits() {
             self.timers.arm(self.backlog_timer, Some(now.plus(PAUSE)));
         }
     }
 
     /// Storage that queues have given back goes when nothing needs it for a while.
-    pub(crate) fn watch_spares(&self, now: Instant) {
+    pub(crate) fn watch_spares(&self, now: Ktime) {
         if self.memory.spares().bytes() > 0 && !self.aging.swap(true, Ordering::AcqRel) {
             self.timers.arm(self.spare_timer, Some(now.plus(PERIOD)));
         }
     }
 
     /// The timer of spare storage has fired.
-    pub(crate) fn age_spares(&self, now: Instant) {
+    pub(crate) fn age_spares(&self, now: Ktime) {
         self.memory.spares().age(now);
         self.aging.store(false, Ordering::Release);
         self.watch_spares(now);
     }
 
     /// Remembers a path MTU that an error told.
-    pub(crate) fn learn_mtu(&self, now: Instant, dst: IpAddr, mtu: u32) {
+    pub(crate) fn learn_mtu(&self, now: Ktime, dst: IpAddr, mtu: u32) {
         let floor = if dst.is_ipv4() { self.sysctls.min_pmtu.size() as u32 } else { 1280 };
         let keep = Duration::from_secs(self.sysctls.mtu_expires.size() as u64);
         // A zero comes from routers before RFC 1191.

@@ -10,10 +10,10 @@ use crate::addr::{Prefix, is_link_local, solicited_node};
 use crate::conf::Which;
 use crate::device::iface::{Iface, Kind};
 use crate::ifaddr::{Address, Dad, Probes};
-use crate::time::Instant;
 use crate::wire::eth::Mac;
 use crate::wire::icmp::Neighbour;
 use abi::Errno;
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,17 +33,17 @@ pub(crate) struct Due {
     /// Addresses to ask for.
     pub(crate) probes: Vec<Ipv6Addr>,
     /// When to look again.
-    pub(crate) next: Option<Instant>,
+    pub(crate) next: Option<Ktime>,
 }
 
 impl Network {
-    pub(crate) fn due_addresses(&self, link: &Iface, ready: bool, now: Instant) -> Due {
+    pub(crate) fn due_addresses(&self, link: &Iface, ready: bool, now: Ktime) -> Due {
         let mut due = Due::default();
         let retransmit = Duration::from_millis(self.sysctls.neigh_retrans_ms.size() as u64);
         let delay = || Duration::from_millis(self.keys.random() % MAX_DELAY_MS);
         link.with_addresses(|all| {
             for address in all {
-                if address.created == Instant::ZERO {
+                if address.created == Ktime::ZERO {
                     (address.created, address.updated) = (now, now);
                 }
                 if address.valid_until.is_some_and(|at| at <= now) {
@@ -77,7 +77,7 @@ impl Network {
     }
 
     /// Asks whether another host has an address already.
-    pub(crate) fn probe_address(&self, now: Instant, link: &Iface, target: Ipv6Addr) {
+    pub(crate) fn probe_address(&self, now: Ktime, link: &Iface, target: Ipv6Addr) {
         let group = solicited_node(target);
         let message = Neighbour { target, mac: None, flags: 0 }.emit(true, Ipv6Addr::UNSPECIFIED, group);
         self.send_discovery(now, link, Mac::of_group(group.into()), Ipv6Addr::UNSPECIFIED, group, &message);
@@ -144,7 +144,7 @@ impl Network {
             waits
         });
         if waits {
-            self.wake_addresses(Instant::ZERO);
+            self.wake_addresses(Ktime::ZERO);
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
     use crate::conf::Whose;
     use crate::tests::hosts::{Host, T0, exchange, host};
 
-    fn after(seconds: u64) -> Instant {
+    fn after(seconds: u64) -> Ktime {
         T0.plus(Duration::from_secs(seconds))
     }
 

@@ -1,17 +1,17 @@
 //! The bound on ICMP errors per second. Plain data; the lock around it is the layer's.
 
-use crate::time::Instant;
+use ktime::Ktime;
 
 /// Bounds ICMP errors per second (RFC 1812 section 4.3.2.8): a bucket (`icmp_msgs_burst`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limiter {
     /// Thousandths of a message.
     credit: u64,
-    last: Option<Instant>,
+    last: Option<Ktime>,
 }
 
 impl Limiter {
-    pub(crate) fn allow(&mut self, now: Instant, per_second: u64, most: u64) -> bool {
+    pub(crate) fn allow(&mut self, now: Ktime, per_second: u64, most: u64) -> bool {
         let most = most.saturating_mul(1000);
         if per_second == 0 {
             return true;

@@ -5,9 +5,9 @@ use super::path::{Cast, Header, Path};
 use crate::checksum::Sum;
 use crate::device::iface::{Iface, LOOPBACK};
 use crate::frame::Offload;
-use crate::time::Instant;
 use crate::wire::icmp::Icmp;
 use crate::wire::proto;
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -22,7 +22,7 @@ impl Network {
     }
 
     /// A router asks for groups (RFC 2236 section 3, RFC 2710 section 4): each is reported at once.
-    pub(crate) fn answer_query(&self, now: Instant, link: &Arc<Iface>, v6: bool, asked: Option<IpAddr>) {
+    pub(crate) fn answer_query(&self, now: Ktime, link: &Arc<Iface>, v6: bool, asked: Option<IpAddr>) {
         let groups = link.groups().into_iter().map(|group| group.ip).filter(|ip| ip.is_ipv6() == v6);
         for group in groups.filter(|ip| asked.is_none_or(|asked| asked == *ip)) {
             self.report(now, link, group, true);
@@ -30,7 +30,7 @@ impl Network {
     }
 
     /// Tells routers of a group that was joined or left.
-    pub(crate) fn report(&self, now: Instant, link: &Arc<Iface>, group: IpAddr, joined: bool) {
+    pub(crate) fn report(&self, now: Ktime, link: &Arc<Iface>, group: IpAddr, joined: bool) {
         if link.index == LOOPBACK || !link.is_up() {
             return;
         }

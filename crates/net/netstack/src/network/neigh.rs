@@ -5,9 +5,9 @@
 
 use crate::frame::Frame;
 use crate::sysctl::Sysctls;
-use crate::time::Instant;
 use crate::truesize;
 use crate::wire::eth::Mac;
+use ktime::Ktime;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,11 +45,11 @@ pub struct Entry {
     /// Last confirmation, in nanoseconds: upper layers set it without a lock on the table.
     confirmed: AtomicU64,
     /// When the state is looked at again.
-    deadline: Option<Instant>,
+    deadline: Option<Ktime>,
     probes: u32,
     queue: VecDeque<Frame>,
     queued: usize,
-    used: Instant,
+    used: Ktime,
 }
 
 /// Interface and address.
@@ -86,20 +86,20 @@ pub(crate) type Changed = (Key, Mac, State, bool);
 
 impl Neighbours {
     /// The address of a reachable or permanent neighbour: the path of nearly all frames.
-    pub fn quick(&self, key: &Key, now: Instant, settings: &Sysctls) -> Option<Mac> {
+    pub fn quick(&self, key: &Key, now: Ktime, settings: &Sysctls) -> Option<Mac> {
         let entry = self.entries.get(key)?;
         (entry.state == State::Permanent || entry.is_reachable(now, settings)).then_some(entry.mac)
     }
 
     /// Upper layers have seen an answer from the neighbour.
-    pub fn confirm(&self, key: &Key, now: Instant) {
+    pub fn confirm(&self, key: &Key, now: Ktime) {
         if let Some(entry) = self.entries.get(key) {
             entry.confirmed.fetch_max(now.nanos(), Ordering::Relaxed);
         }
     }
 
     /// Finds the way of a frame.
-    pub fn resolve(&mut self, key: Key, frame: Frame, now: Instant, settings: &Sysctls) -> Resolution {
+    pub fn resolve(&mut self, key: Key, frame: Frame, now: Ktime, settings: &Sysctls) -> Resolution {
         self.make_room(settings.neigh_gc_thresh.size());
         let entry = self.entries.entry(key).or_insert_with(Entry::failed);
         entry.used = now;
@@ -130,7 +130,7 @@ impl Neighbours {
     }
 
     /// A neighbour has told its address. Unknown neighbours are added when `create` says so. Returns frames to send to it.
-    pub fn learn(&mut self, key: Key, mac: Mac, how: Learnt, now: Instant, gc: usize) -> VecDeque<Frame> {
+    pub fn learn(&mut self, key: Key, mac: Mac, how: Learnt, now: Ktime, gc: usize) -> VecDeque<Frame> {
         let known = self.entries.contains_key(&key);
         if !known && !how.create {
             return VecDeque::new();
@@ -172,12 +172,12 @@ impl Neighbours {
     }
 
     /// The earliest deadline.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Ktime> {
         self.entries.values().filter_map(|entry| entry.deadline).min()
     }
 
     /// Looks at the entries that are due.
-    pub fn expire(&mut self, now: Instant, settings: &Sysctls) -> Vec<Act> {
+    pub fn expire(&mut self, now: Ktime, settings: &Sysctls) -> Vec<Act> {
         let due = |e: &Entry| e.deadline.is_some_and(|at| at <= now);
         let mut acts = Vec::new();
         for (key, entry) in self.entries.iter_mut().filter(|(_, entry)| due(entry)) {
@@ -191,7 +191,7 @@ impl Neighbours {
     }
 
     /// Sets a permanent entry, or replaces what is known. One that was confirmed is so since `now`.
-    pub fn set_at(&mut self, key: Key, mac: Mac, state: State, now: Instant) -> VecDeque<Frame> {
+    pub fn set_at(&mut self, key: Key, mac: Mac, state: State, now: Ktime) -> VecDeque<Frame> {
         let waiting = self.set(key, mac, state);
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.confirmed.store(now.nanos(), Ordering::Relaxed);
@@ -229,7 +229,7 @@ impl Neighbours {
     }
 
     /// All neighbours as ip-neighbour(8) shows them.
-    pub fn shown(&self, now: Instant, settings: &Sysctls) -> Vec<(Key, Mac, State)> {
+    pub fn shown(&self, now: Ktime, settings: &Sysctls) -> Vec<(Key, Mac, State)> {
         let state = |e: &Entry| match e.state {
             State::Reachable if !e.is_reachable(now, settings) => State::Stale,
             state => state,
@@ -279,12 +279,12 @@ impl Entry {
             probes: 0,
             queue: VecDeque::new(),
             queued: 0,
-            used: Instant::ZERO,
+            used: Ktime::ZERO,
         }
     }
 
-    fn is_reachable(&self, now: Instant, settings: &Sysctls) -> bool {
-        let confirmed = Instant::from_nanos(self.confirmed.load(Ordering::Relaxed));
+    fn is_reachable(&self, now: Ktime, settings: &Sysctls) -> bool {
+        let confirmed = Ktime::from_nanos(self.confirmed.load(Ordering::Relaxed));
         self.state == State::Reachable
             && now.since(confirmed) < Duration::from_millis(settings.neigh_base_reachable_ms.size() as u64)
     }
@@ -299,10 +299,10 @@ impl Entry {
         }
     }
 
-    fn expire(&mut self, key: Key, now: Instant, settings: &Sysctls) -> Option<Act> {
-        let confirmed = Instant::from_nanos(self.confirmed.load(Ordering::Relaxed));
+    fn expire(&mut self, key: Key, now: Ktime, settings: &Sysctls) -> Option<Act> {
+        let confirmed = Ktime::from_nanos(self.confirmed.load(Ordering::Relaxed));
         let recent = now.since(confirmed) < Duration::from_secs(settings.neigh_delay.size() as u64);
-        if matches!(self.state, State::Delay | State::Probe) && confirmed > Instant::ZERO && recent {
+        if matches!(self.state, State::Delay | State::Probe) && confirmed > Ktime::ZERO && recent {
             (self.state, self.deadline, self.probes) = (State::Reachable, None, 0);
             return None;
         }
@@ -340,7 +340,7 @@ mod tests {
         Frame::new(Pool::new().copy(b"x"))
     }
 
-    fn state(table: &Neighbours, now: Instant) -> State {
+    fn state(table: &Neighbours, now: Ktime) -> State {
         table.shown(now, &Sysctls::default())[0].2
     }
 
@@ -348,7 +348,7 @@ mod tests {
     fn unanswered_solicitations_fail() {
         let (mut table, settings) = (Neighbours::default(), Sysctls::default());
         let key = (2, "10.0.0.1".parse().unwrap());
-        let at = Instant::from_millis;
+        let at = Ktime::from_millis;
         assert!(matches!(table.resolve(key, frame(), at(0), &settings), Resolution::Queued(true)));
         assert!(matches!(table.resolve(key, frame(), at(1), &settings), Resolution::Queued(false)));
         assert!(matches!(table.expire(at(1000), &settings)[..], [Act::Solicit(_, None)]));
@@ -362,7 +362,7 @@ mod tests {
     fn states_follow_use_and_time() {
         let (mut table, settings) = (Neighbours::default(), Sysctls::default());
         let key = (2, "10.0.0.1".parse().unwrap());
-        let at = Instant::from_millis;
+        let at = Ktime::from_millis;
         table.resolve(key, frame(), at(1), &settings);
         assert_eq!(table.learn(key, MAC, ANSWER, at(2), 1024).len(), 1);
         assert_eq!(table.quick(&key, at(3), &settings), Some(MAC));
@@ -381,13 +381,8 @@ mod tests {
         let (mut table, settings) = (Neighbours::default(), Sysctls::default());
         for n in 0..5000u32 {
             let key = (2, std::net::Ipv4Addr::from_bits(n).into());
-            table.resolve(key, frame(), Instant::from_millis(n.into()), &settings);
-            table.resolve(
-                (2, "10.0.0.1".parse().unwrap()),
-                frame(),
-                Instant::from_millis(n.into()),
-                &settings,
-            );
+            table.resolve(key, frame(), Ktime::from_millis(n.into()), &settings);
+            table.resolve((2, "10.0.0.1".parse().unwrap()), frame(), Ktime::from_millis(n.into()), &settings);
         }
         assert!(table.entries.len() <= 1025);
         assert!(table.entries.values().all(|entry| entry.queued <= QUEUE_BYTES));

@@ -10,11 +10,11 @@ use crate::buf::Buf;
 use crate::device::iface::{Iface, Kind, LOOPBACK};
 use crate::device::transmit::{loop_back, transmit};
 use crate::frame::{Frame, Offload, Tags, finish_checksum};
-use crate::time::Instant;
 use crate::wire::eth::Mac;
 use crate::wire::ip::Ipv4;
 use crate::wire::ipv6::Ipv6;
 use abi::Errno;
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -25,7 +25,7 @@ type RouteChoice = (RouteKind, u32, IpAddr, Option<IpAddr>, Option<u32>);
 
 impl Network {
     /// Finds the way to a destination (RFC 1122 section 3.3.1, RFC 6724).
-    pub fn route(&self, key: &Key, now: Instant) -> Result<Path, Errno> {
+    pub fn route(&self, key: &Key, now: Ktime) -> Result<Path, Errno> {
         let generation = self.generation();
         let group = key.dst.is_multicast() || key.dst == Ipv4Addr::BROADCAST;
         let own = key.dst.is_ipv4() && key.iif == 0;
@@ -122,7 +122,7 @@ impl Network {
     /// Sends a transport message. Checksum and segmentation descriptors count from the start of `buf`.
     pub(crate) fn send_ip(
         &self,
-        now: Instant,
+        now: Ktime,
         path: &Path,
         header: &Header,
         mut buf: Buf,
@@ -164,7 +164,7 @@ impl Network {
     /// Sends a packet of this host that has its IP header. The filter sees it; a changed destination or mark is routed anew.
     pub(crate) fn send_own(
         &self,
-        now: Instant,
+        now: Ktime,
         path: &Path,
         mut frame: Frame,
         header: &Header,
@@ -196,7 +196,7 @@ impl Network {
     /// Sends a packet that has its IP header. `headers` are what is known of it from the points before.
     pub(crate) fn send_packet(
         &self,
-        now: Instant,
+        now: Ktime,
         path: &Path,
         headers: Option<Headers>,
         mut frame: Frame,
@@ -226,7 +226,7 @@ impl Network {
 
     fn send_fragments(
         &self,
-        now: Instant,
+        now: Ktime,
         path: &Path,
         mut frame: Frame,
         header: &Header,
@@ -252,7 +252,7 @@ impl Network {
     /// Hands a packet to an interface.
     pub(crate) fn send_frame(
         &self,
-        now: Instant,
+        now: Ktime,
         iface: &Arc<Iface>,
         next_hop: IpAddr,
         cast: Cast,

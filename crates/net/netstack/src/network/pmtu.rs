@@ -1,6 +1,6 @@
 //! Path MTUs that ICMP told (RFC 1191, RFC 8201).
 
-use crate::time::Instant;
+use ktime::Ktime;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,11 +10,11 @@ const MAX: usize = 4096;
 
 /// Destinations with a path that is narrower than the link. Plain data.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PathMtus(HashMap<IpAddr, (u32, Instant)>);
+pub(crate) struct PathMtus(HashMap<IpAddr, (u32, Ktime)>);
 
 impl PathMtus {
     /// The path MTU of a destination, if it is known.
-    pub(crate) fn get(&self, dst: IpAddr, now: Instant) -> Option<u32> {
+    pub(crate) fn get(&self, dst: IpAddr, now: Ktime) -> Option<u32> {
         if self.0.is_empty() {
             return None;
         }
@@ -22,7 +22,7 @@ impl PathMtus {
     }
 
     /// Remembers a path MTU; true when that is news.
-    pub(crate) fn set(&mut self, dst: IpAddr, mtu: u32, now: Instant, keep: Duration) -> bool {
+    pub(crate) fn set(&mut self, dst: IpAddr, mtu: u32, now: Ktime, keep: Duration) -> bool {
         if self.0.len() >= MAX && !self.0.contains_key(&dst) {
             self.0.retain(|_, (_, until)| *until > now);
             if self.0.len() >= MAX

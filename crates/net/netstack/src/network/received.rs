@@ -3,14 +3,14 @@
 use super::path::Cast;
 use crate::buf::Buf;
 use crate::device::iface::Iface;
-use crate::time::Instant;
 use crate::wire::ip::IpInfo;
 use crate::wire::ipv6::Ipv6;
+use ktime::Ktime;
 use std::sync::Arc;
 
 /// A packet for this host.
 pub(crate) struct Packet {
-    pub(crate) now: Instant,
+    pub(crate) now: Ktime,
     pub(crate) iface: Arc<Iface>,
     pub(crate) info: IpInfo,
     /// The transport checksum needs no check.

@@ -6,8 +6,8 @@
 use super::change::How;
 use crate::addr::{Prefix, Scope};
 use crate::device::iface::LOOPBACK;
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 use std::net::IpAddr;
 
 /// The table of local and broadcast addresses.
@@ -69,7 +69,7 @@ pub struct Route {
     /// The gateway is an address of this host, so destinations are on the link (Linux: a next hop of host scope).
     pub own_gateway: bool,
     /// When it is removed by itself.
-    pub expires: Option<Instant>,
+    pub expires: Option<Ktime>,
     /// A router told of it (RFC 4861).
     pub by_router: bool,
     /// How many parts of the flows take the interface and gateway above, when there are other hops; at least 1.
@@ -352,7 +352,7 @@ impl Routes {
     }
 
     /// Gives the first route that `matches` another end; false when there is none. The change is not announced.
-    pub(crate) fn prolong(&mut self, matches: impl Fn(&Route) -> bool, expires: Option<Instant>) -> bool {
+    pub(crate) fn prolong(&mut self, matches: impl Fn(&Route) -> bool, expires: Option<Ktime>) -> bool {
         let Some(old) = self.routes.iter_mut().find(|old| matches(old)) else { return false };
         old.expires = expires;
         true

@@ -13,9 +13,9 @@ use crate::addr::{Prefix, is_link_local};
 use crate::conf::Which;
 use crate::device::iface::{Iface, Kind};
 use crate::ifaddr::{Address, Dad};
-use crate::time::Instant;
 use crate::wire::eth::Mac;
 use crate::wire::icmp::{Icmp, ROUTER_SOLICIT};
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl PrefixInfo {
 }
 
 /// The moment that a lifetime in seconds ends; none for all ones.
-fn until(now: Instant, seconds: u32) -> Option<Instant> {
+fn until(now: Ktime, seconds: u32) -> Option<Ktime> {
     (seconds != u32::MAX).then(|| now.plus(Duration::from_secs(seconds.into())))
 }
 
@@ -129,7 +129,7 @@ impl Network {
     }
 
     /// A router is a way to everywhere for a while, or no longer.
-    fn default_router(&self, now: Instant, link: &Iface, router: Ipv6Addr, lifetime: u16) {
+    fn default_router(&self, now: Ktime, link: &Iface, router: Ipv6Addr, lifetime: u16) {
         let all = Prefix::all(Ipv6Addr::UNSPECIFIED.into());
         let fresh = Route {
             metric: DEFAULT_METRIC,
@@ -152,7 +152,7 @@ impl Network {
     }
 
     /// A prefix is on the link for a while, or no longer.
-    fn prefix_on_link(&self, now: Instant, link: &Iface, info: &PrefixInfo) {
+    fn prefix_on_link(&self, now: Ktime, link: &Iface, info: &PrefixInfo) {
         if !info.on_link {
             return;
         }
@@ -180,7 +180,7 @@ impl Network {
     }
 
     /// An address below a prefix, made of the hardware address.
-    fn address_below(&self, now: Instant, link: &Arc<Iface>, info: &PrefixInfo) {
+    fn address_below(&self, now: Ktime, link: &Arc<Iface>, info: &PrefixInfo) {
         let (IpAddr::V6(network), 64) = (info.prefix.addr, info.prefix.len) else { return };
         if !info.autonomous || link.conf.get(Which::Autoconf) == 0 {
             return;
@@ -226,7 +226,7 @@ impl Network {
     }
 
     /// A route ends by itself: the timer has to know.
-    pub fn watch_route(&self, expires: Option<Instant>) {
+    pub fn watch_route(&self, expires: Option<Ktime>) {
         let Some(at) = expires else { return };
         let mut next = self.next_route.lock();
         *next = Some(next.map_or(at, |next| next.min(at)));
@@ -235,7 +235,7 @@ impl Network {
     }
 
     /// Removes expired routes.
-    pub(crate) fn expire_routes(&self, now: Instant) {
+    pub(crate) fn expire_routes(&self, now: Ktime) {
         let mut next = self.next_route.lock();
         match *next {
             Some(at) if at <= now => *next = None,
@@ -251,7 +251,7 @@ impl Network {
     }
 
     /// Asks for routers when it is time to: after the interface has a link-local address, until one tells of itself.
-    pub(crate) fn solicit_routers(&self, now: Instant, link: &Iface, begin: bool) {
+    pub(crate) fn solicit_routers(&self, now: Ktime, link: &Iface, begin: bool) {
         if !link.is_up() || !self.hears_routers(link) {
             return link.with_solicit(|solicit| solicit.next = None);
         }
@@ -296,7 +296,7 @@ mod tests {
     const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x99);
     const ALL: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-    fn after(seconds: u64) -> Instant {
+    fn after(seconds: u64) -> Ktime {
         T0.plus(Duration::from_secs(seconds))
     }
 
@@ -307,7 +307,7 @@ mod tests {
         option
     }
 
-    fn advertise(host: &Host, now: Instant, lifetime: u16, options: &[Vec<u8>], hops: u8) {
+    fn advertise(host: &Host, now: Ktime, lifetime: u16, options: &[Vec<u8>], hops: u8) {
         let [high, low] = lifetime.to_be_bytes();
         let body = [vec![0; 8], options.concat()].concat();
         let icmp = Icmp::new(crate::wire::icmp::ROUTER_ADVERT, 0, [64, 0, high, low]);

@@ -2,15 +2,15 @@
 //!
 //! Locks: those of [`Timers`] are leaves. A checkpoint keeps no timer: each object sets its own again.
 
-use crate::time::Instant;
 use crate::timer::{TimerId, Timers};
+use ktime::Ktime;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Told when a deadline is set that comes before the one that [`crate::Stack::next_deadline`] returned last.
 pub trait Alarm: Send + Sync {
     /// [`crate::Stack::run_timers`] is to be called at `at` already. May be called with locks of the stack held.
-    fn earlier(&self, at: Instant);
+    fn earlier(&self, at: Ktime);
 }
 
 /// An alarm for callers that ask for the deadline themselves.
@@ -18,13 +18,13 @@ pub trait Alarm: Send + Sync {
 pub struct NoAlarm;
 
 impl Alarm for NoAlarm {
-    fn earlier(&self, _at: Instant) {}
+    fn earlier(&self, _at: Ktime) {}
 }
 
 /// A socket with a timer.
 pub(crate) trait Expire: Send + Sync {
     /// The timer has fired.
-    fn expire(&self, now: Instant);
+    fn expire(&self, now: Ktime);
 }
 
 /// Whose deadline a timer is.
@@ -59,7 +59,7 @@ impl Schedule {
     }
 
     /// When timers are to be run next.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Ktime> {
         // Forgotten first: a deadline that is set from now on either is in the answer or rings the alarm.
         self.reported.store(u64::MAX, Ordering::SeqCst);
         let next = self.timers.next();
@@ -70,12 +70,12 @@ impl Schedule {
     }
 
     /// Takes a timer that is due.
-    pub(crate) fn pop_due(&self, now: Instant) -> Option<Target> {
+    pub(crate) fn pop_due(&self, now: Ktime) -> Option<Target> {
         self.timers.pop_due(now)
     }
 
     /// Sets a timer, or with `None` stops it.
-    pub(crate) fn arm(&self, id: TimerId, at: Option<Instant>) {
+    pub(crate) fn arm(&self, id: TimerId, at: Option<Ktime>) {
         self.timers.arm(id, at);
         if let Some(at) = at
             && self.reported.fetch_min(at.nanos(), Ordering::SeqCst) > at.nanos()

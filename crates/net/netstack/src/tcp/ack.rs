@@ -8,9 +8,9 @@ use super::conn::{Conn, Cx};
 use super::news::AckNews;
 use super::phase::Ca;
 use crate::notify::Events;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
+use ktime::Ktime;
 use std::time::Duration;
 
 impl Conn {
@@ -189,7 +189,7 @@ impl Conn {
 
     /// Takes a round-trip time: from a segment that was sent once, unless a hole before it was filled (Karn's rule), or else from the
     /// timestamp.
-    fn take_rtt(&mut self, now: Instant, seg: &Segment, news: &AckNews) {
+    fn take_rtt(&mut self, now: Ktime, seg: &Segment, news: &AckNews) {
         let echoed = || {
             let (_, echo) = seg.options.timestamps.filter(|_| self.agreed.timestamps && news.advanced)?;
             let millis = self.ts_now(now).wrapping_sub(echo);
@@ -205,7 +205,7 @@ impl Conn {
 
     /// Measures what arrives per second: packets delivered since a segment was sent, over the longer of sending and acknowledging
     /// (draft-cheng-iccrg-delivery-rate-estimation).
-    fn take_rate(&mut self, now: Instant, news: &mut AckNews) {
+    fn take_rate(&mut self, now: Ktime, news: &mut AckNews) {
         let Some((delivered, delivered_at, flight_start, at, limited)) = news.rate else { return };
         self.stats.delivered_at = now;
         self.stats.flight_start = at;
@@ -259,7 +259,7 @@ impl Conn {
 }
 
 /// Notes the delivery of a segment.
-fn note_delivery(sent: &Sent, now: Instant, high_seq: Seq, news: &mut AckNews) {
+fn note_delivery(sent: &Sent, now: Ktime, high_seq: Seq, news: &mut AckNews) {
     news.delivered += sent.packets;
     if news.rate.is_none_or(|rate| sent.delivered >= rate.0) {
         let limited = sent.mark.contains(Mark::APP_LIMITED);

@@ -4,18 +4,18 @@ use super::conn::{Conn, Cx, State};
 use super::deadlines::Rtx;
 use super::phase::Ca;
 use super::rtt::GIVE_UP_BASE;
-use crate::time::Instant;
+use ktime::Ktime;
 use std::time::Duration;
 
 impl Conn {
     /// Starts the retransmission time-out anew, or stops it when nothing is under way.
-    pub(crate) fn arm_rto(&mut self, now: Instant) {
+    pub(crate) fn arm_rto(&mut self, now: Ktime) {
         self.deadlines.rtx =
             (!self.board.is_empty()).then(|| (now.plus(self.clamped_rto(now)), Rtx::Timeout));
     }
 
     /// TCP_USER_TIMEOUT ends the wait early.
-    fn clamped_rto(&self, now: Instant) -> Duration {
+    fn clamped_rto(&self, now: Ktime) -> Duration {
         let rto = self.rtt.rto();
         if self.options.user_timeout.is_zero() || self.deadlines.retries == 0 {
             return rto;
@@ -50,7 +50,7 @@ impl Conn {
     }
 
     /// Sets the timer for window probes when data waits for a window and nothing else brings an acknowledgement.
-    pub(crate) fn check_persist(&mut self, now: Instant) {
+    pub(crate) fn check_persist(&mut self, now: Ktime) {
         let waits = (self.unsent() > 0 || self.fin_unsent())
             && self.board.is_empty()
             && self.deadlines.pace.is_none();
@@ -66,7 +66,7 @@ impl Conn {
     }
 
     /// Sets the keepalive timer.
-    pub(crate) fn arm_keepalive(&mut self, now: Instant) {
+    pub(crate) fn arm_keepalive(&mut self, now: Ktime) {
         let open = !matches!(
             self.state,
             State::Closed | State::Listen | State::SynSent | State::SynReceived | State::TimeWait

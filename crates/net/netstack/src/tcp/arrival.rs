@@ -2,12 +2,12 @@
 
 use super::table::Tuple;
 use crate::options::IpOptions;
-use crate::time::Instant;
 use crate::wire::tcp::Segment;
+use ktime::Ktime;
 
 /// A segment that arrived for a listener, with its addresses.
 pub(super) struct Arrival<'a> {
-    pub(super) now: Instant,
+    pub(super) now: Ktime,
     pub(super) tuple: Tuple,
     pub(super) seg: &'a Segment,
     pub(super) data: &'a [u8],

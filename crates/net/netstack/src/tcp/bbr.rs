@@ -3,7 +3,7 @@
 //! The model is the largest delivery rate of ten rounds and the least round-trip time of ten seconds. What is sent is paced at
 //! the rate, and about two products of both are in flight at most. Plain data.
 
-use crate::time::Instant;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// 2/ln 2: doubles the rate each round.
@@ -31,7 +31,7 @@ enum Mode {
 /// What an acknowledgement tells BBR.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    pub(crate) now: Instant,
+    pub(crate) now: Ktime,
     /// Bytes per second, if a rate could be measured.
     pub(crate) rate: Option<u64>,
     /// The program had nothing more to send.
@@ -57,12 +57,12 @@ pub(crate) struct Bbr {
     round: usize,
     round_end: u64,
     round_start: bool,
-    min_rtt: Option<(Duration, Instant)>,
+    min_rtt: Option<(Duration, Ktime)>,
     full_rate: u64,
     full_rounds: u32,
     phase: usize,
-    phase_start: Instant,
-    probe_end: Option<Instant>,
+    phase_start: Ktime,
+    probe_end: Option<Ktime>,
     prior_window: u32,
     was_recovering: bool,
     /// Bytes per second that may be sent; 0 before anything is known.
@@ -158,7 +158,7 @@ impl Bbr {
         }
     }
 
-    fn enter_probe_rate(&mut self, now: Instant) {
+    fn enter_probe_rate(&mut self, now: Ktime) {
         // Any phase but the one that drains; which one depends on the round, so that flows do not move together.
         let phase = self.round % (CYCLE.len() - 1);
         (self.mode, self.phase_start) = (Mode::ProbeRate, now);
@@ -198,7 +198,7 @@ impl Bbr {
     }
 
     /// `struct tcp_bbr_info`: rate, least round-trip time, and both gains in parts of 256.
-    pub(crate) fn info(&self, _now: Instant) -> [u32; 5] {
+    pub(crate) fn info(&self, _now: Ktime) -> [u32; 5] {
         let rate = self.rate();
         let least = self.min_rtt.map_or(u32::MAX, |(min, _)| min.as_micros().min(u32::MAX.into()) as u32);
         let window = if self.mode == Mode::ProbeRate { 2.0 } else { STARTUP_GAIN };

@@ -1,8 +1,8 @@
 //! The scoreboard: what was sent and not yet acknowledged (RFC 6675's terms, counted in packets as Linux does).
 
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::Range;
+use ktime::Ktime;
 use std::collections::VecDeque;
 
 bitflags::bitflags! {
@@ -32,13 +32,13 @@ pub(crate) struct Sent {
     /// Segments on the wire.
     pub(crate) packets: u32,
     /// Last transmission.
-    pub(crate) at: Instant,
+    pub(crate) at: Ktime,
     pub(crate) mark: Mark,
     /// Packets delivered when it was sent, and when that number was reached: for delivery rates.
     pub(crate) delivered: u64,
-    pub(crate) delivered_at: Instant,
+    pub(crate) delivered_at: Ktime,
     /// When the first packet of the flight was sent.
-    pub(crate) flight_start: Instant,
+    pub(crate) flight_start: Ktime,
 }
 
 impl Sent {
@@ -224,11 +224,11 @@ mod tests {
             seq: Seq(seq),
             end: Seq(end),
             packets: (end - seq).div_ceil(10),
-            at: Instant::ZERO,
+            at: Ktime::ZERO,
             mark: Mark::empty(),
             delivered: 0,
-            delivered_at: Instant::ZERO,
-            flight_start: Instant::ZERO,
+            delivered_at: Ktime::ZERO,
+            flight_start: Ktime::ZERO,
         }
     }
 

@@ -3,8 +3,8 @@
 use super::bbr::Bbr;
 use super::limits::INITIAL_WINDOW;
 use crate::sysctl::Sysctls;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// The algorithms (`TCP_CONGESTION`).
@@ -78,7 +78,7 @@ struct Cubic {
     w_start: f64,
     /// Time to reach `w_max`.
     k: f64,
-    epoch: Option<Instant>,
+    epoch: Option<Ktime>,
     /// What Reno would have (RFC 9438 section 4.3).
     w_est: f64,
 }
@@ -154,7 +154,7 @@ impl Congestion {
     }
 
     /// Grows the window for packets that were acknowledged while it was full.
-    pub(crate) fn grow(&mut self, mut acked: u32, now: Instant, srtt: Duration) {
+    pub(crate) fn grow(&mut self, mut acked: u32, now: Ktime, srtt: Duration) {
         if self.algorithm == Algorithm::Bbr {
             return;
         }
@@ -237,7 +237,7 @@ impl Congestion {
 
 impl Cubic {
     /// How many packets must be acknowledged for one more in the window.
-    fn packets_per_step(&mut self, cwnd: u32, acked: u32, now: Instant, srtt: Duration) -> u32 {
+    fn packets_per_step(&mut self, cwnd: u32, acked: u32, now: Ktime, srtt: Duration) -> u32 {
         let window = f64::from(cwnd);
         let epoch = *self.epoch.get_or_insert_with(|| {
             self.w_start = window;
@@ -269,11 +269,11 @@ mod tests {
     fn slow_start_doubles_and_avoidance_adds() {
         let mut reno = Congestion::new(Algorithm::Reno);
         reno.ssthresh = 40;
-        reno.grow(10, Instant::ZERO, Duration::from_millis(10));
+        reno.grow(10, Ktime::ZERO, Duration::from_millis(10));
         assert_eq!(reno.cwnd, 20);
-        reno.grow(20, Instant::ZERO, Duration::from_millis(10));
+        reno.grow(20, Ktime::ZERO, Duration::from_millis(10));
         assert_eq!(reno.cwnd, 40);
-        (0..40).for_each(|_| reno.grow(1, Instant::ZERO, Duration::from_millis(10)));
+        (0..40).for_each(|_| reno.grow(1, Ktime::ZERO, Duration::from_millis(10)));
         assert_eq!(reno.cwnd, 41);
         assert_eq!(reno.reduced(), 20);
     }
@@ -284,7 +284,7 @@ mod tests {
         cubic.cwnd = 1000;
         (cubic.ssthresh, cubic.cwnd) = (cubic.reduced(), 700);
         assert_eq!(cubic.ssthresh, 700);
-        let (rtt, mut now) = (Duration::from_millis(50), Instant::ZERO);
+        let (rtt, mut now) = (Duration::from_millis(50), Ktime::ZERO);
         let mut reached = None;
         for _ in 0..400 {
             cubic.grow(cubic.cwnd, now, rtt);
@@ -309,7 +309,7 @@ mod tests {
             for _ in 0..window {
                 ack += 1;
                 cubic.watch_rtt(rtt, ack, ack + window);
-                cubic.grow(1, Instant::from_millis(round * 50), rtt);
+                cubic.grow(1, Ktime::from_millis(round * 50), rtt);
             }
         }
         assert!(cubic.ssthresh < 2000, "{}", cubic.ssthresh);

@@ -1,6 +1,6 @@
 //! What limits a connection, and for how long: the times of `TCP_INFO`.
 
-use crate::time::Instant;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// What holds the sender up; a later one hides those before it.
@@ -21,25 +21,25 @@ pub(crate) enum Limit {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chrono {
     now: Limit,
-    since: Instant,
+    since: Ktime,
     spent: [Duration; 4],
 }
 
 impl Chrono {
-    fn set(&mut self, limit: Limit, now: Instant) {
+    fn set(&mut self, limit: Limit, now: Ktime) {
         self.spent[self.now as usize] += now.since(self.since);
         (self.now, self.since) = (limit, now);
     }
 
     /// The sender is held up by this, if by nothing that hides it.
-    pub(crate) fn start(&mut self, limit: Limit, now: Instant) {
+    pub(crate) fn start(&mut self, limit: Limit, now: Ktime) {
         if limit > self.now {
             self.set(limit, now);
         }
     }
 
     /// This no longer holds the sender up; `empty` says that nothing is left to send.
-    pub(crate) fn stop(&mut self, limit: Limit, now: Instant, empty: bool) {
+    pub(crate) fn stop(&mut self, limit: Limit, now: Ktime, empty: bool) {
         if empty && self.now != Limit::Idle {
             self.set(Limit::Idle, now);
         } else if limit == self.now && limit > Limit::Busy {
@@ -48,7 +48,7 @@ impl Chrono {
     }
 
     /// Time with something to send, and what of it was spent waiting for the peer's window and for the send buffer.
-    pub(crate) fn totals(&self, now: Instant) -> (Duration, Duration, Duration) {
+    pub(crate) fn totals(&self, now: Ktime) -> (Duration, Duration, Duration) {
         let mut at_end = *self;
         at_end.set(self.now, now);
         let [_, busy, window, buffer] = at_end.spent;
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_latest_limit_counts() {
-        let at = |ms| Instant::ZERO.plus(Duration::from_millis(ms));
+        let at = |ms| Ktime::ZERO.plus(Duration::from_millis(ms));
         let mut chrono = Chrono::default();
         chrono.start(Limit::Busy, at(10));
         chrono.start(Limit::Window, at(15));

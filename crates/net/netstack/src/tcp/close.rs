@@ -6,14 +6,14 @@ use super::socket::{Inner, InnerGuard, TcpSocket};
 use super::table::count;
 use crate::notify::Events;
 use crate::ring::Ring;
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl TcpSocket {
     /// Closes directions (shutdown(2)).
-    pub fn shutdown(&self, now: Instant, read: bool, write: bool) -> Result<(), Errno> {
+    pub fn shutdown(&self, now: Ktime, read: bool, write: bool) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         match inner.conn.state {
             State::Closed | State::TimeWait => return Err(Errno::ENOTCONN),
@@ -45,7 +45,7 @@ impl TcpSocket {
 
     /// Dissolves the association (connect(2) with AF_UNSPEC): a connection ends with a reset, a listener stops. The socket can be
     /// used anew, and keeps a port that bind(2) named.
-    pub fn disconnect(&self, now: Instant) {
+    pub fn disconnect(&self, now: Ktime) {
         let mut inner = self.inner.lock();
         if inner.listener.is_some() {
             return self.stop_listening(inner, now);
@@ -65,7 +65,7 @@ impl TcpSocket {
         self.finish(now);
     }
 
-    fn stop_listening(&self, mut inner: InnerGuard<'_>, now: Instant) {
+    fn stop_listening(&self, mut inner: InnerGuard<'_>, now: Ktime) {
         let Some(mut listener) = inner.listener.take() else { return };
         inner.conn.state = State::Closed;
         let binding = inner.binding;
@@ -82,7 +82,7 @@ impl TcpSocket {
     }
 
     /// Ends the connection with a reset.
-    pub fn abort(&self, now: Instant) {
+    pub fn abort(&self, now: Ktime) {
         let mut inner = self.inner.lock();
         self.leave_direct(&mut inner);
         inner.conn.orphan = true;
@@ -97,7 +97,7 @@ impl TcpSocket {
 
     /// Ends the connection with a reset, or stops listening, because an administrator asks for it (sock_diag's SOCK_DESTROY). The
     /// descriptor stays, and its next operation fails with `ECONNABORTED`.
-    pub fn destroy(&self, now: Instant) {
+    pub fn destroy(&self, now: Ktime) {
         let mut inner = self.inner.lock();
         if inner.listener.is_some() {
             inner.conn.error = Some(Errno::ECONNABORTED);
@@ -113,7 +113,7 @@ impl TcpSocket {
 
     /// Ends the socket: the last descriptor is closed. Data that was not read resets the connection (RFC 2525 section 2.17), and so
     /// does `SO_LINGER` with zero; else what was written is still sent. With [`TcpSocket::lingers`] the kernel waits.
-    pub fn close(&self, now: Instant) {
+    pub fn close(&self, now: Ktime) {
         let mut inner = self.inner.lock();
         if inner.listener.is_some() {
             if let Some(binding) = inner.binding {

@@ -6,11 +6,11 @@ use super::socket::TcpSocket;
 use crate::network::schedule::Expire;
 use crate::ports::Binding;
 use crate::stamps;
-use crate::time::Instant;
+use ktime::Ktime;
 
 impl TcpSocket {
     /// Runs the timers of the socket.
-    fn on_timer(&self, now: Instant) {
+    fn on_timer(&self, now: Ktime) {
         let mut inner = self.inner.lock();
         inner.armed = None;
         if inner.listener.is_some() {
@@ -22,7 +22,7 @@ impl TcpSocket {
     }
 
     /// Reads or changes options under the socket's lock. Their effects take place at once.
-    pub fn configure<R>(&self, now: Instant, f: impl FnOnce(&mut TcpOptions) -> R) -> R {
+    pub fn configure<R>(&self, now: Ktime, f: impl FnOnce(&mut TcpOptions) -> R) -> R {
         let mut inner = self.inner.lock();
         let result = f(&mut inner.conn.options);
         let options = &inner.conn.options;
@@ -68,7 +68,7 @@ impl TcpSocket {
     }
 
     /// Acknowledges at once, or leaves it to the connection's judgement (`TCP_QUICKACK`).
-    pub fn set_quick_ack(&self, now: Instant, quick: bool) {
+    pub fn set_quick_ack(&self, now: Ktime, quick: bool) {
         let mut inner = self.inner.lock();
         self.run(&mut inner, now, |conn, cx| {
             conn.ack.pingpong = !quick;
@@ -82,7 +82,7 @@ impl TcpSocket {
     }
 
     /// Sets the flags of `SO_TIMESTAMPING`.
-    pub fn set_timestamping(&self, now: Instant, flags: u32) {
+    pub fn set_timestamping(&self, now: Ktime, flags: u32) {
         let mut inner = self.inner.lock();
         let conn = &mut inner.conn;
         let fresh = flags & !conn.options.timestamping & stamps::OPT_ID != 0;
@@ -101,7 +101,7 @@ impl TcpSocket {
 }
 
 impl Expire for TcpSocket {
-    fn expire(&self, now: Instant) {
+    fn expire(&self, now: Ktime) {
         self.on_timer(now);
     }
 }

@@ -15,10 +15,10 @@ use crate::counters::Tcp as Counters;
 use crate::notify::Events;
 use crate::ring::Ring;
 use crate::sysctl::Sysctls;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Segment};
 use abi::Errno;
+use ktime::Ktime;
 
 /// The states of RFC 9293 section 3.3.2, with Linux's numbers (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) trait Emit {
 
 /// What an operation on a connection uses.
 pub(crate) struct Cx<'a> {
-    pub(crate) now: Instant,
+    pub(crate) now: Ktime,
     pub(crate) emit: &'a mut dyn Emit,
     pub(crate) rx: &'a mut RxQueue,
     pub(crate) counters: &'a Counters,
@@ -91,11 +91,11 @@ pub(crate) struct AckState {
     pub(crate) pingpong: bool,
     /// How long an acknowledgement waits, in milliseconds; 0 before the first data.
     pub(crate) ato: u64,
-    pub(crate) last_data: Instant,
+    pub(crate) last_data: Ktime,
     /// Congestion is echoed until the peer says that it slowed down.
     pub(crate) echo_congestion: bool,
     /// The last answer to an invalid segment.
-    pub(crate) last_challenge: Option<Instant>,
+    pub(crate) last_challenge: Option<Ktime>,
 }
 
 /// Counts for `TCP_INFO`.
@@ -113,9 +113,9 @@ pub(crate) struct Stats {
     pub(crate) reorderings: u32,
     pub(crate) delivered: u64,
     /// When that number was reached.
-    pub(crate) delivered_at: Instant,
+    pub(crate) delivered_at: Ktime,
     /// When the latest delivered segment was sent.
-    pub(crate) flight_start: Instant,
+    pub(crate) flight_start: Ktime,
     /// Bytes per second that arrive, by the latest sample.
     pub(crate) delivery_rate: u64,
     /// The sample was taken while the program had nothing more to send.
@@ -123,8 +123,8 @@ pub(crate) struct Stats {
     pub(crate) delivered_ce: u32,
     pub(crate) rtos: u32,
     pub(crate) probes_sent: u32,
-    pub(crate) last_sent: Instant,
-    pub(crate) last_ack: Instant,
+    pub(crate) last_sent: Ktime,
+    pub(crate) last_ack: Ktime,
 }
 
 /// What a SYN-ACK told of the peer.
@@ -173,7 +173,7 @@ pub(crate) struct Conn {
     /// The timestamp of the first SYN.
     pub(crate) syn_ts: u32,
     pub(crate) ts_recent: u32,
-    pub(crate) ts_recent_at: Instant,
+    pub(crate) ts_recent_at: Ktime,
 
     pub(crate) iss: Seq,
     pub(crate) una: Seq,
@@ -215,7 +215,7 @@ pub(crate) struct Conn {
     pub(crate) max_out_end: Seq,
     pub(crate) cwnd_limited: bool,
     /// Time and bytes read at the start of the round that sizes the receive buffer.
-    pub(crate) tuning: (Instant, u64),
+    pub(crate) tuning: (Ktime, u64),
     pub(crate) fast_open: FastOpen,
     /// The pending error (`SO_ERROR`).
     pub(crate) error: Option<Errno>,
@@ -243,7 +243,7 @@ impl Conn {
             ts_offset: 0,
             syn_ts: 0,
             ts_recent: 0,
-            ts_recent_at: Instant::ZERO,
+            ts_recent_at: Ktime::ZERO,
             iss: Seq(0),
             una: Seq(0),
             nxt: Seq(0),
@@ -272,7 +272,7 @@ impl Conn {
             max_out: 0,
             max_out_end: Seq(0),
             cwnd_limited: false,
-            tuning: (Instant::ZERO, 0),
+            tuning: (Ktime::ZERO, 0),
             fast_open: FastOpen::default(),
             error: None,
             soft_error: None,
@@ -313,7 +313,7 @@ impl Conn {
     }
 
     /// The value of the timestamp clock.
-    pub(crate) fn ts_now(&self, now: Instant) -> u32 {
+    pub(crate) fn ts_now(&self, now: Ktime) -> u32 {
         (now.millis() as u32).wrapping_add(self.ts_offset)
     }
 

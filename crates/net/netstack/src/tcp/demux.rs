@@ -10,11 +10,11 @@ use crate::network::path::Cast;
 use crate::network::received::Packet;
 use crate::network::route::Key;
 use crate::notify::Events;
-use crate::time::Instant;
 use crate::wire::icmp::{Quoted, SocketError};
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{self, Flags, Segment};
 use abi::Errno;
+use ktime::Ktime;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -135,7 +135,7 @@ impl Tcp {
     }
 
     /// Hands an ICMP error to the connection that sent the packet; true when there is one.
-    pub(crate) fn error(&self, now: Instant, quote: &Quoted<'_>, error: &SocketError) -> bool {
+    pub(crate) fn error(&self, now: Ktime, quote: &Quoted<'_>, error: &SocketError) -> bool {
         let Some(&[a, b, c, d, e, f, g, h]) = quote.payload.first_chunk() else { return false };
         let local = SocketAddr::new(quote.info.src, u16::from_be_bytes([a, b]));
         let remote = SocketAddr::new(quote.info.dst, u16::from_be_bytes([c, d]));
@@ -190,7 +190,7 @@ impl TcpSocket {
     }
 
     /// The path became narrower: what is too large is sent again (RFC 1191 section 6.4).
-    fn path_changed(&self, now: Instant) {
+    fn path_changed(&self, now: Ktime) {
         let mut inner = self.inner.lock();
         self.run(&mut inner, now, |conn, cx| conn.resize(cx));
     }

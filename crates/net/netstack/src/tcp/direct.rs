@@ -15,8 +15,8 @@ use super::socket::{Direct, Inner, TcpSocket};
 use crate::network::path::Cast;
 use crate::notify::Events;
 use crate::stamps;
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 use std::sync::Arc;
 
 /// How far a receive queue grows when its sender and its reader are both of this stack: enough for both to be busy at once.
@@ -27,7 +27,7 @@ impl TcpSocket {
     pub(super) fn send_direct(
         &self,
         inner: &mut Inner,
-        now: Instant,
+        now: Ktime,
         data: &[u8],
         wanted: SendFlags,
     ) -> Option<Result<usize, Errno>> {
@@ -84,7 +84,7 @@ impl TcpSocket {
     }
 
     /// Options have changed: what was held back moves, unless the socket is corked still and was not told to send.
-    pub(super) fn release_direct(&self, inner: &mut Inner, now: Instant) {
+    pub(super) fn release_direct(&self, inner: &mut Inner, now: Ktime) {
         let corked = inner.conn.options.cork && !inner.conn.options.flush;
         if corked || inner.conn.tx.is_empty() {
             return;
@@ -106,7 +106,7 @@ impl TcpSocket {
     }
 
     /// Sets the timer that ends the wait of bytes that are held back: 200 ms (tcp(7)), then they go by packets.
-    fn time_held(&self, inner: &mut Inner, now: Instant) {
+    fn time_held(&self, inner: &mut Inner, now: Ktime) {
         let holds = inner.direct.as_ref().is_some_and(|direct| direct.holds);
         if !holds || inner.conn.tx.is_empty() {
             inner.conn.deadlines.persist = None;
@@ -152,7 +152,7 @@ impl TcpSocket {
     }
 
     /// The reader has made room: fetches what waits at the sender.
-    pub(super) fn pull(&self, now: Instant) {
+    pub(super) fn pull(&self, now: Ktime) {
         let Some(sender) = self.rx.sender.lock().upgrade() else { return };
         let mut inner = sender.inner.lock();
         let direct = inner.direct.as_ref().map(|direct| (direct.queue.clone(), direct.holds));
@@ -187,7 +187,7 @@ fn held_back(conn: &Conn, more: usize, holds: bool) -> usize {
 }
 
 /// Moves what waits in the send buffer, but for the last `held` bytes; true when something moved.
-fn drain(conn: &mut Conn, queue: &mut RxQueue, held: usize, now: Instant) -> bool {
+fn drain(conn: &mut Conn, queue: &mut RxQueue, held: usize, now: Ktime) -> bool {
     let n = conn.tx.len().saturating_sub(held).min(queue.room());
     let [a, b] = conn.tx.peek(0, n);
     queue.push(a);
@@ -199,7 +199,7 @@ fn drain(conn: &mut Conn, queue: &mut RxQueue, held: usize, now: Instant) -> boo
 }
 
 /// Sequence numbers and counts after `n` bytes: sent and acknowledged.
-fn note_moved(conn: &mut Conn, n: usize, now: Instant) {
+fn note_moved(conn: &mut Conn, n: usize, now: Ktime) {
     if n == 0 {
         return;
     }

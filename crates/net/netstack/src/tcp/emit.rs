@@ -5,11 +5,11 @@ use crate::checksum::Sum;
 use crate::frame::{Checksum, Gso, Offload, Owner};
 use crate::network::layer::Network;
 use crate::network::path::{Cast, Header, Path};
-use crate::time::Instant;
 use crate::wire::ip::Ipv4;
 use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
 use crate::wire::tcp::{MAX_LEN, Segment};
+use ktime::Ktime;
 use std::net::SocketAddr;
 
 /// Sends the segments of one connection.
@@ -24,7 +24,7 @@ pub(crate) struct Packets<'a> {
     pub(crate) dont_fragment: bool,
     pub(crate) mark: u32,
     pub(crate) owner: Option<Owner>,
-    pub(crate) now: Instant,
+    pub(crate) now: Ktime,
 }
 
 impl Emit for Packets<'_> {

@@ -9,9 +9,9 @@ use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
 use crate::network::path::Path;
 use crate::sysctl::Sysctls;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Flags, Options, Segment};
+use ktime::Ktime;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ impl TcpSocket {
     fn send_syn_ack(
         &self,
         inner: &Inner,
-        now: Instant,
+        now: Ktime,
         tuple: &Tuple,
         device: u32,
         request: &Request,
@@ -204,7 +204,7 @@ impl TcpSocket {
         options: &TcpOptions,
         path: Option<&'a Path>,
         tuple: &Tuple,
-        now: Instant,
+        now: Ktime,
     ) -> Packets<'a> {
         Packets {
             net: &self.stack.net,
@@ -280,7 +280,7 @@ impl TcpSocket {
             let own = crate::ports::Binding { listening: false, ip: arrival.tuple.0.ip(), ..binding };
             self.stack.tcp.table.inherit(own, child.id());
         }
-        if request.retries == 0 && request.sent_at > Instant::ZERO {
+        if request.retries == 0 && request.sent_at > Ktime::ZERO {
             child.sample(arrival.now.since(request.sent_at), arrival.now);
         }
         if let Some(listener) = inner.listener.as_mut() {
@@ -312,7 +312,7 @@ impl TcpSocket {
         let request = Request {
             syn,
             iss,
-            sent_at: Instant::ZERO,
+            sent_at: Ktime::ZERO,
             retries: 0,
             deadline: arrival.now,
             ecn: false,
@@ -360,7 +360,7 @@ impl TcpSocket {
         let request = Request {
             syn,
             iss,
-            sent_at: Instant::ZERO,
+            sent_at: Ktime::ZERO,
             retries: 0,
             deadline: arrival.now,
             ecn: false,
@@ -371,7 +371,7 @@ impl TcpSocket {
     }
 
     /// Sends SYN-ACKs again, and forgets connections that were not completed.
-    pub(super) fn expire_requests(&self, inner: &mut Inner, now: Instant) {
+    pub(super) fn expire_requests(&self, inner: &mut Inner, now: Ktime) {
         let sysctls: &Sysctls = &self.stack.net.sysctls;
         let most = sysctls.tcp_synack_retries.size() as u32;
         let defer = inner.conn.options.defer_accept;

@@ -2,7 +2,7 @@
 
 use super::conn::Conn;
 use super::rx::RxQueue;
-use crate::time::Instant;
+use ktime::Ktime;
 
 /// The numbers of `struct tcp_info` (tcp(7)) in the units that Linux uses: microseconds, milliseconds and packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,9 +64,9 @@ pub struct Info {
 
 impl Conn {
     /// What `TCP_INFO` tells.
-    pub(crate) fn info(&self, rx: &RxQueue, now: Instant, mtu: u32) -> Info {
+    pub(crate) fn info(&self, rx: &RxQueue, now: Ktime, mtu: u32) -> Info {
         let micros = |d: std::time::Duration| d.as_micros().min(u32::MAX.into()) as u32;
-        let ago = |at: Instant| now.since(at).as_millis().min(u32::MAX.into()) as u32;
+        let ago = |at: Ktime| now.since(at).as_millis().min(u32::MAX.into()) as u32;
         let agreed = &self.agreed;
         let options = [agreed.timestamps, agreed.sack, agreed.scaled, agreed.ecn];
         let options: u8 = options.iter().enumerate().map(|(n, on)| u8::from(*on) << n).sum();

@@ -3,10 +3,10 @@
 use super::conn::{Conn, Cx, Learnt, State};
 use super::rx::Accepted;
 use crate::notify::Events;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Range, Segment};
 use abi::Errno;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// After this time a timestamp of the peer says nothing (RFC 7323 section 5.5).
@@ -234,7 +234,7 @@ impl Conn {
         true
     }
 
-    fn is_old_timestamp(&self, now: Instant, seg: &Segment) -> bool {
+    fn is_old_timestamp(&self, now: Ktime, seg: &Segment) -> bool {
         let Some((value, _)) = seg.options.timestamps.filter(|_| self.agreed.timestamps) else {
             return false;
         };

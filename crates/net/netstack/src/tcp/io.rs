@@ -4,18 +4,18 @@ use super::conn::State;
 use super::pieces::SendFlags;
 use super::socket::{Inner, QueueGuard, TcpSocket};
 use crate::notify::Events;
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 
 impl TcpSocket {
     /// Sends bytes (send(2)); returns how many were taken. `EAGAIN` says that there is no room. `more` (`MSG_MORE`) holds a small
     /// segment back.
-    pub fn send(&self, now: Instant, data: &[u8], more: bool) -> Result<usize, Errno> {
+    pub fn send(&self, now: Ktime, data: &[u8], more: bool) -> Result<usize, Errno> {
         self.send_as(now, data, SendFlags { more, ..SendFlags::default() })
     }
 
     /// Like [`TcpSocket::send`], with the other flags of send(2).
-    pub fn send_as(&self, now: Instant, data: &[u8], wanted: SendFlags) -> Result<usize, Errno> {
+    pub fn send_as(&self, now: Ktime, data: &[u8], wanted: SendFlags) -> Result<usize, Errno> {
         let mut inner = self.inner.lock();
         if let Some(iss) = inner.deferred {
             let result = self.open_with_data(&mut inner, now, iss, data, wanted.zerocopy);
@@ -57,7 +57,7 @@ impl TcpSocket {
     }
 
     /// Sends bytes of which the last is urgent (`MSG_OOB`).
-    pub fn send_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, Errno> {
+    pub fn send_urgent(&self, now: Ktime, data: &[u8]) -> Result<usize, Errno> {
         let mut inner = self.inner.lock();
         self.may_send(&mut inner)?;
         self.leave_direct(&mut inner);
@@ -90,14 +90,14 @@ impl TcpSocket {
     }
 
     /// Receives bytes (recv(2)). Zero is the end of the stream; `EAGAIN` says that nothing is there.
-    pub fn receive(&self, now: Instant, out: &mut [u8], peek: bool) -> Result<usize, Errno> {
+    pub fn receive(&self, now: Ktime, out: &mut [u8], peek: bool) -> Result<usize, Errno> {
         self.receive_from(now, 0, out, peek)
     }
 
     /// Like [`TcpSocket::receive`]; a peek begins `offset` bytes into the queue (`SO_PEEK_OFF`).
     pub fn receive_from(
         &self,
-        now: Instant,
+        now: Ktime,
         offset: usize,
         out: &mut [u8],
         peek: bool,
@@ -118,7 +118,7 @@ impl TcpSocket {
     }
 
     /// Drops bytes that were not read (`MSG_TRUNC`); returns how many.
-    pub fn discard(&self, now: Instant, n: usize) -> Result<usize, Errno> {
+    pub fn discard(&self, now: Ktime, n: usize) -> Result<usize, Errno> {
         let mut queue = self.rx.queue.lock();
         let n = queue.discard(n);
         if n == 0 {
@@ -131,7 +131,7 @@ impl TcpSocket {
     }
 
     /// Tells the sender of the room that a read has made.
-    fn after_read(&self, now: Instant, queue: QueueGuard<'_>) {
+    fn after_read(&self, now: Ktime, queue: QueueGuard<'_>) {
         if queue.direct {
             let waits = queue.sender_waits;
             drop(queue);

@@ -2,9 +2,9 @@
 //! that a handshake makes.
 
 use super::table::Tuple;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Segment};
+use ktime::Ktime;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -13,9 +13,9 @@ use std::sync::{Arc, Weak};
 pub(super) struct Request {
     pub(super) syn: Segment,
     pub(super) iss: Seq,
-    pub(super) sent_at: Instant,
+    pub(super) sent_at: Ktime,
     pub(super) retries: u32,
-    pub(super) deadline: Instant,
+    pub(super) deadline: Ktime,
     pub(super) ecn: bool,
     /// The cookie that the peer asked for.
     pub(super) offer: Option<Cookie>,
@@ -30,9 +30,9 @@ pub(super) struct Listener<S> {
     pub(super) requests: HashMap<Tuple, Request>,
     pub(super) accept: VecDeque<Arc<S>>,
     /// The earliest deadline of a request, or earlier.
-    pub(super) deadline: Option<Instant>,
+    pub(super) deadline: Option<Ktime>,
     /// When a cookie was sent last.
-    pub(super) cookies_at: Option<Instant>,
+    pub(super) cookies_at: Option<Ktime>,
     /// Connections that were accepted with their SYN.
     pub(super) fast: Vec<Weak<S>>,
 }

@@ -1,6 +1,6 @@
 //! What an acknowledgement says. Plain data.
 
-use crate::time::Instant;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// What an acknowledgement told.
@@ -28,7 +28,7 @@ pub(crate) struct AckNews {
     pub(crate) rtt: Option<Duration>,
     /// The delivered segment that was sent last: packets delivered when it was sent, when that was, the start of its flight, its
     /// transmission, and whether the program had nothing more to send.
-    pub(super) rate: Option<(u64, Instant, Instant, Instant, bool)>,
+    pub(super) rate: Option<(u64, Ktime, Ktime, Ktime, bool)>,
     /// Bytes per second by that sample; 0 when it says nothing.
     pub(super) sampled: u64,
 }

@@ -3,8 +3,8 @@
 
 use crate::memory::Charge;
 use crate::stamps::{self, Moment};
-use crate::time::Instant;
 use crate::wire::seq::Seq;
+use ktime::Ktime;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub enum Notice {
         /// The number of its last byte.
         id: u32,
         /// When.
-        at: Instant,
+        at: Ktime,
         /// The payload of the segment, or its beginning.
         data: Arc<[u8]>,
     },
@@ -121,7 +121,7 @@ impl Notices {
     }
 
     /// Bytes up to `end` were sent, the last in a segment of this payload.
-    pub(crate) fn sent(&mut self, end: Seq, payload: [&[u8]; 2], now: Instant) {
+    pub(crate) fn sent(&mut self, end: Seq, payload: [&[u8]; 2], now: Ktime) {
         let Some(lists) = &mut self.0 else { return };
         let data: Arc<[u8]> = payload.concat().into_iter().take(stamps::SHOWN).collect();
         let mut marks = std::mem::take(&mut lists.marks);
@@ -143,7 +143,7 @@ impl Notices {
     }
 
     /// Bytes before `una` are acknowledged.
-    pub(crate) fn acknowledged(&mut self, una: Seq, now: Instant) {
+    pub(crate) fn acknowledged(&mut self, una: Seq, now: Ktime) {
         let Some(lists) = &mut self.0 else { return };
         while let Some((_, id)) = lists.zerocopy.pop_front_if(|(end, _)| end.upto(una)) {
             lists.free(id);
@@ -192,7 +192,7 @@ impl Lists {
     }
 
     /// Queues a timestamp; without room it is lost.
-    fn stamp(&mut self, moment: Moment, mark: &Mark, at: Instant, data: &Arc<[u8]>) {
+    fn stamp(&mut self, moment: Moment, mark: &Mark, at: Ktime, data: &Arc<[u8]>) {
         if self.ready.len() < QUEUE && self.hold(OVERHEAD + data.len()) {
             let id = if mark.flags & stamps::OPT_ID != 0 { mark.at - self.base } else { 0 };
             self.ready.push_back(Notice::Stamp { moment, id, at, data: data.clone() });
@@ -209,7 +209,7 @@ mod tests {
     fn calls_in_a_row_are_one_notice() {
         let mut notices = Notices::default();
         [10, 20, 30].into_iter().for_each(|end| notices.add_zerocopy(Seq(end)));
-        notices.acknowledged(Seq(25), Instant::ZERO);
+        notices.acknowledged(Seq(25), Ktime::ZERO);
         assert_eq!(notices.0.as_ref().unwrap().ready, [Notice::Zerocopy(0, 1)]);
         notices.finish();
         assert_eq!(notices.take(), Some(Notice::Zerocopy(0, 2)));
@@ -224,8 +224,8 @@ mod tests {
         let mut notices = Notices::default();
         notices.set_limit(1 << 20);
         (0..1000).for_each(|n| notices.add_mark(Seq(10 * n), Seq(10 * n + 10), stamps::TX | stamps::OPT_ID));
-        notices.sent(Seq(20_000), [b"payload", b""], Instant::ZERO);
-        notices.acknowledged(Seq(20_000), Instant::ZERO);
+        notices.sent(Seq(20_000), [b"payload", b""], Ktime::ZERO);
+        notices.acknowledged(Seq(20_000), Ktime::ZERO);
         let lists = notices.0.unwrap();
         assert_eq!((lists.ready.len(), lists.marks.len()), (QUEUE, 0));
     }
@@ -238,12 +238,12 @@ mod tests {
         notices.join(&Charge::of(&memory));
         let send = |notices: &mut Notices, n: u32, flags| {
             notices.add_mark(Seq(10 * n), Seq(10 * n + 10), flags);
-            notices.sent(Seq(10 * n + 10), [&[1; 4000], b""], Instant::ZERO);
+            notices.sent(Seq(10 * n + 10), [&[1; 4000], b""], Ktime::ZERO);
         };
         // Marks without room for their data have none.
         (0..200).for_each(|n| send(&mut notices, n, stamps::TX_ACK));
         assert_eq!(memory.used(), 50_000 / stamps::SHOWN * stamps::SHOWN);
-        notices.acknowledged(Seq(2000), Instant::ZERO);
+        notices.acknowledged(Seq(2000), Ktime::ZERO);
         assert!((40_000..=50_000).contains(&memory.used()), "{}", memory.used());
         let told = std::iter::from_fn(|| notices.take()).count();
         assert!((20..QUEUE).contains(&told), "{told}");
@@ -269,8 +269,8 @@ mod tests {
         notices.add_mark(Seq(100), Seq(110), flags);
         notices.add_mark(Seq(100), Seq(120), flags);
         notices.add_mark(Seq(120), Seq(130), flags | stamps::OPT_TSONLY);
-        notices.sent(Seq(130), [b"a", b"b"], Instant::ZERO);
-        notices.acknowledged(Seq(129), Instant::ZERO);
+        notices.sent(Seq(130), [b"a", b"b"], Ktime::ZERO);
+        notices.acknowledged(Seq(129), Ktime::ZERO);
         let told: Vec<_> = std::iter::from_fn(|| notices.take())
             .map(|notice| match notice {
                 Notice::Stamp { moment, id, data, .. } => (moment, id, data.len()),

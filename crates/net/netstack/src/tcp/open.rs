@@ -14,10 +14,10 @@ use crate::network::route::Key;
 use crate::notify::Notifier;
 use crate::ports::{Binding, candidates, is_any};
 use crate::ring::Ring;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Segment};
 use abi::Errno;
+use ktime::Ktime;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,7 +130,7 @@ impl TcpSocket {
 
     /// Begins a connection (connect(2)). `EINPROGRESS` says that it is on its way, also when it is complete already, as over loopback: so
     /// does Linux. A second call tells how it ended, once the socket is writable or has an error; `EALREADY` says not yet.
-    pub fn connect(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+    pub fn connect(&self, now: Ktime, address: SocketAddr) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         let asks = inner.conn.options.fast_open_connect;
         let Some(iss) = self.prepare(&mut inner, now, address, asks)? else { return Ok(()) };
@@ -148,7 +148,7 @@ impl TcpSocket {
     /// Without a cookie it asks for one, and the data is not taken: `EINPROGRESS`, as for connect.
     pub fn send_fast_open(
         &self,
-        now: Instant,
+        now: Ktime,
         address: SocketAddr,
         data: &[u8],
         zerocopy: bool,
@@ -176,7 +176,7 @@ impl TcpSocket {
     pub(super) fn open_with_data(
         &self,
         inner: &mut Inner,
-        now: Instant,
+        now: Ktime,
         iss: Seq,
         data: &[u8],
         zerocopy: bool,
@@ -223,7 +223,7 @@ impl TcpSocket {
     fn prepare(
         &self,
         inner: &mut Inner,
-        now: Instant,
+        now: Ktime,
         address: SocketAddr,
         fast: bool,
     ) -> Result<Option<Seq>, Errno> {
@@ -293,7 +293,7 @@ impl TcpSocket {
         inner: &mut Inner,
         ip: IpAddr,
         remote: SocketAddr,
-        now: Instant,
+        now: Ktime,
     ) -> Result<(SocketAddr, Option<Seq>), Errno> {
         let table = &self.stack.tcp.table;
         if let Some(binding) = inner.binding {
@@ -318,7 +318,7 @@ impl TcpSocket {
     }
 
     /// Enters the connection into the table; `None` when one with these addresses is there.
-    fn enter(&self, tuple: Tuple, now: Instant) -> Option<Option<Seq>> {
+    fn enter(&self, tuple: Tuple, now: Ktime) -> Option<Option<Seq>> {
         let me = self.me.upgrade()?;
         let table = &self.stack.tcp.table;
         if table.insert(tuple, &me) {
@@ -344,7 +344,7 @@ impl TcpSocket {
         child
     }
 
-    pub(super) fn start_child(&self, now: Instant, syn: &Segment, iss: Seq, ecn: bool) {
+    pub(super) fn start_child(&self, now: Ktime, syn: &Segment, iss: Seq, ecn: bool) {
         let mut inner = self.inner.lock_nested();
         self.run(&mut inner, now, |conn, cx| conn.accept(cx, syn, iss, ecn));
     }
@@ -355,7 +355,7 @@ impl TcpSocket {
         self.run(&mut inner, arrival.now, |conn, cx| conn.accept_fast(cx, arrival.seg, iss, arrival.data));
     }
 
-    pub(super) fn sample(&self, rtt: Duration, now: Instant) {
+    pub(super) fn sample(&self, rtt: Duration, now: Ktime) {
         self.inner.lock_nested().conn.rtt.sample(rtt, now);
     }
 }

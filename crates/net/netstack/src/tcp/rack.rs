@@ -2,8 +2,8 @@
 
 use super::board::{Mark, Scoreboard, Sent};
 use super::rtt::Rtt;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// Duplicates that mean a loss before reordering was seen.
@@ -19,7 +19,7 @@ const PERSIST: u32 = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rack {
     /// Send time and end of the delivered segment that was sent last.
-    latest: Option<(Instant, Seq)>,
+    latest: Option<(Ktime, Seq)>,
     /// Its round-trip time.
     rtt: Duration,
     /// The highest sequence number delivered, and what it was before the latest acknowledgement.
@@ -37,7 +37,7 @@ pub(crate) struct Rack {
 
 impl Rack {
     /// A segment was delivered. Timestamps do not help here: what comes early is acknowledged with an old one.
-    pub(crate) fn delivered(&mut self, sent: &Sent, now: Instant, min_rtt: Option<Duration>) {
+    pub(crate) fn delivered(&mut self, sent: &Sent, now: Ktime, min_rtt: Option<Duration>) {
         let rtt = now.since(sent.at);
         let ever = sent.mark.contains(Mark::EVER);
         // RFC 8985 section 6.2.2: that fast, it was the original that arrived.
@@ -105,7 +105,7 @@ impl Rack {
         &self,
         board: &mut Scoreboard,
         window: Duration,
-        now: Instant,
+        now: Ktime,
     ) -> (u32, Option<Duration>) {
         let Some(latest) = self.latest else { return (0, None) };
         let (mut lost, mut wait) = (0, None);
@@ -127,7 +127,7 @@ impl Rack {
     }
 
     /// Marks what a time-out means (section 6.3): the first segment, and those that are late by now.
-    pub(crate) fn mark_on_timeout(&self, board: &mut Scoreboard, window: Duration, now: Instant) {
+    pub(crate) fn mark_on_timeout(&self, board: &mut Scoreboard, window: Duration, now: Ktime) {
         for n in 0..board.len() {
             let Some(sent) = board.get(n) else { break };
             let late = sent.at.plus(self.rtt + window) <= now;
@@ -139,6 +139,6 @@ impl Rack {
 }
 
 /// Order of transmissions: by time, then by sequence number (section 6.2.1).
-fn sent_after(a: (Instant, Seq), b: (Instant, Seq)) -> bool {
+fn sent_after(a: (Ktime, Seq), b: (Ktime, Seq)) -> bool {
     a.0 > b.0 || (a.0 == b.0 && a.1.after(b.1))
 }

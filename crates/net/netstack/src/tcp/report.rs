@@ -4,11 +4,11 @@ use super::cc::Algorithm;
 use super::conn::State;
 use super::info::Info;
 use super::socket::TcpSocket;
-use crate::time::Instant;
+use ktime::Ktime;
 
 impl TcpSocket {
     /// `TCP_INFO`.
-    pub fn info(&self, now: Instant) -> Info {
+    pub fn info(&self, now: Ktime) -> Info {
         let inner = self.inner.lock();
         let mtu = inner.path.as_ref().map_or(0, |path| path.mtu);
         let mut info = inner.conn.info(&self.rx.queue.lock(), now, mtu);
@@ -24,7 +24,7 @@ impl TcpSocket {
     }
 
     /// `TCP_CC_INFO`: empty for algorithms other than BBR.
-    pub fn congestion_info(&self, now: Instant) -> Vec<u8> {
+    pub fn congestion_info(&self, now: Ktime) -> Vec<u8> {
         let inner = self.inner.lock();
         if inner.conn.cc.algorithm != Algorithm::Bbr {
             return Vec::new();

@@ -3,11 +3,11 @@
 use super::conn::State;
 use super::socket::TcpSocket;
 use crate::rows::{Row, any};
-use crate::time::Instant;
+use ktime::Ktime;
 
 impl TcpSocket {
     /// The socket's row.
-    pub fn row(&self, now: Instant) -> Row {
+    pub fn row(&self, now: Ktime) -> Row {
         let info = self.info(now);
         let (rx, tx, _) = self.queued();
         let state = self.state();

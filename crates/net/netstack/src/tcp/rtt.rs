@@ -1,6 +1,6 @@
 //! Round-trip times and the retransmission time-out (RFC 6298, with Linux's bounds).
 
-use crate::time::Instant;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// Smallest distance of the time-out from the smoothed round-trip time.
@@ -20,7 +20,7 @@ pub(crate) struct Rtt {
     /// Mean deviation.
     pub(crate) var: Duration,
     /// Least round-trip time of the last minutes.
-    pub(crate) min: Option<(Duration, Instant)>,
+    pub(crate) min: Option<(Duration, Ktime)>,
     /// The latest sample.
     pub(crate) latest: Duration,
     /// Doublings since the last progress.
@@ -29,7 +29,7 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     /// Takes a sample.
-    pub(crate) fn sample(&mut self, rtt: Duration, now: Instant) {
+    pub(crate) fn sample(&mut self, rtt: Duration, now: Ktime) {
         let rtt = rtt.max(Duration::from_micros(1));
         self.latest = rtt;
         if self.srtt.is_zero() {
@@ -87,9 +87,9 @@ mod tests {
     fn time_outs() {
         let mut rtt = Rtt::default();
         assert_eq!(rtt.rto(), Duration::from_secs(1));
-        rtt.sample(Duration::from_millis(100), Instant::ZERO);
+        rtt.sample(Duration::from_millis(100), Ktime::ZERO);
         assert_eq!(rtt.rto(), Duration::from_millis(300));
-        (0..100).for_each(|_| rtt.sample(Duration::from_millis(100), Instant::ZERO));
+        (0..100).for_each(|_| rtt.sample(Duration::from_millis(100), Ktime::ZERO));
         assert_eq!(rtt.rto(), Duration::from_millis(300));
         rtt.backoff = 3;
         assert_eq!(rtt.rto(), Duration::from_millis(2400));

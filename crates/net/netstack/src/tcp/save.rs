@@ -6,8 +6,8 @@ use super::socket::{TcpContext, TcpSocket};
 use super::table::{Tuple, count};
 use crate::notify::Notifier;
 use crate::ports::Binding;
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl TcpSocket {
     pub(crate) fn restore(
         stack: &Arc<TcpContext>,
         saved: Saved,
-        now: Instant,
+        now: Ktime,
         notify: Notifier,
     ) -> Result<Arc<TcpSocket>, Errno> {
         let socket = TcpSocket::new(stack, saved.v6, notify);

@@ -13,6 +13,7 @@ use crate::notify::Events;
 use crate::stamps;
 use crate::sysctl::Sysctls;
 use crate::wire::seq::Seq;
+use ktime::Ktime;
 use std::time::Duration;
 
 /// What pacing lets go ahead of its time.
@@ -106,7 +107,7 @@ impl Conn {
     }
 
     /// Follows the memory of a call with `MSG_ZEROCOPY`. What went without segments is free at once.
-    pub(crate) fn note_zerocopy(&mut self, now: crate::time::Instant) {
+    pub(crate) fn note_zerocopy(&mut self, now: Ktime) {
         self.notices.add_zerocopy(self.tx_end());
         self.notices.acknowledged(self.una, now);
     }
@@ -381,7 +382,7 @@ impl Conn {
     }
 
     /// True when the pacing rate allows a segment; else the pacing timer is set.
-    fn pace(&mut self, now: crate::time::Instant, len: u32) -> bool {
+    fn pace(&mut self, now: Ktime, len: u32) -> bool {
         let model = match self.cc.bbr.pacing_rate {
             0 => u64::MAX,
             rate => rate,

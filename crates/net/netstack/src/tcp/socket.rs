@@ -21,11 +21,11 @@ use crate::notify::{Events, Notifier};
 use crate::ports::Binding;
 use crate::ring::Ring;
 use crate::rows::Timer;
-use crate::time::Instant;
 use crate::timer::TimerId;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
 use abi::Errno;
+use ktime::Ktime;
 use lock_order::{Mutex, MutexGuard, rank};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -127,7 +127,7 @@ pub(super) struct Inner {
     /// The connection is prepared; the first data goes with its SYN, which has this number.
     pub(super) deferred: Option<Seq>,
     timer: Option<TimerId>,
-    pub(super) armed: Option<Instant>,
+    pub(super) armed: Option<Ktime>,
     waits: bool,
     pub(super) direct: Option<Direct>,
 }
@@ -186,7 +186,7 @@ impl TcpSocket {
     }
 
     /// Ends an operation that may have sent packets: processes what they lead to in this stack. No lock may be held.
-    pub(super) fn finish(&self, now: Instant) {
+    pub(super) fn finish(&self, now: Ktime) {
         self.stack.net.links.inbox.finish(&*self.stack.upper, now);
     }
 
@@ -197,7 +197,7 @@ impl TcpSocket {
     pub(super) fn run<R>(
         &self,
         inner: &mut Inner,
-        now: Instant,
+        now: Ktime,
         f: impl FnOnce(&mut Conn, &mut Cx<'_>) -> R,
     ) -> R {
         let waits = inner.direct.is_some() && !inner.conn.tx.is_empty();
@@ -243,7 +243,7 @@ impl TcpSocket {
         result
     }
 
-    fn refresh_path(&self, inner: &mut Inner, now: Instant) {
+    fn refresh_path(&self, inner: &mut Inner, now: Ktime) {
         let Some(tuple) = inner.tuple else { return };
         let generation = self.stack.net.generation();
         let current = inner.path.as_ref().is_some_and(|path| path.generation == generation);
@@ -264,7 +264,7 @@ impl TcpSocket {
         options: &TcpOptions,
         tuple: &Tuple,
         device: u32,
-        now: Instant,
+        now: Ktime,
     ) -> Option<Path> {
         let (local, remote) = tuple;
         let scoped = crate::addr::scope(remote.ip()) == crate::addr::Scope::Link;
@@ -325,7 +325,7 @@ impl TcpSocket {
 
     /// Makes room for a new connection with the same addresses, if this one only waits and the peer tells old segments from new ones
     /// by their timestamps (`tcp_tw_reuse`, RFC 6191). Returns where the new one may start to count.
-    pub(super) fn recycle(&self, now: Instant) -> Option<Seq> {
+    pub(super) fn recycle(&self, now: Ktime) -> Option<Seq> {
         // The caller holds another connection's lock; two that wait for each other would wait for ever.
         let mut inner = self.inner.try_lock()?;
         let tuple = inner.tuple?;
@@ -469,10 +469,10 @@ impl TcpSocket {
     }
 
     /// The timer that is set with the time left, and owner and inode.
-    pub(crate) fn timer_and_owner(&self, now: Instant) -> ((Timer, Duration), (u32, u64)) {
+    pub(crate) fn timer_and_owner(&self, now: Ktime) -> ((Timer, Duration), (u32, u64)) {
         let inner = self.inner.lock();
         let deadlines = &inner.conn.deadlines;
-        let left = |at: Instant| at.since(now);
+        let left = |at: Ktime| at.since(now);
         let waits = if inner.conn.state == State::TimeWait { Timer::TimeWait } else { Timer::Keepalive };
         let timer = match (deadlines.rtx, deadlines.persist, deadlines.keepalive, deadlines.wait) {
             (Some((at, _)), ..) => (Timer::Retransmission, left(at)),

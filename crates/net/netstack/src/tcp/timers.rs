@@ -4,17 +4,17 @@ use super::conn::{Conn, Cx, State};
 use super::deadlines::Rtx;
 use super::rtt::{GIVE_UP_BASE, RTO_INITIAL, RTO_MAX, give_up_after};
 use crate::notify::Events;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::Flags;
 use abi::Errno;
+use ktime::Ktime;
 use std::time::Duration;
 
 impl Conn {
     /// Runs the timers that are due.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
-        let due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
+        let due = |at: &mut Option<Ktime>| at.take_if(|at| *at <= now).is_some();
         if due(&mut self.deadlines.delack) {
             self.delayed_ack(cx);
         }

@@ -6,9 +6,9 @@ use crate::frame::{Frame, Offload};
 use crate::notify::Silent;
 use crate::tcp::{State, TcpSocket};
 use crate::testing::{Random, effort};
-use crate::time::Instant;
 use crate::wire::ip::Ipv4;
 use crate::wire::tcp::{Flags, MAX_LEN, Segment};
+use ktime::Ktime;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,7 +133,7 @@ fn floods_are_bounded_and_others_live() {
 #[test]
 fn connections_of_many_threads_move_bytes() {
     let a = host(1);
-    let clock = Instant::from_millis(2_000_000);
+    let clock = Ktime::from_millis(2_000_000);
     let threads: Vec<_> = (0..6u8)
         .map(|n| {
             let stack = a.stack.clone();

@@ -4,9 +4,9 @@ use crate::addr::Prefix;
 use crate::driver::{Device, Features};
 use crate::frame::Frame;
 use crate::iface::{Address, Config, Iface, Kind, LOOPBACK};
-use crate::time::Instant;
 use crate::wire::eth::Mac;
 use crate::{NoAlarm, Stack};
+use ktime::Ktime;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct Host {
     pub(crate) eth: Arc<Iface>,
 }
 
-pub(crate) const T0: Instant = Instant::from_millis(1_000_000);
+pub(crate) const T0: Ktime = Ktime::from_millis(1_000_000);
 
 /// Host number `n`: 10.0.0.n/24, fe80::n/64, 2001:db8::n/64.
 pub(crate) fn host(n: u8) -> Host {
@@ -61,13 +61,13 @@ impl Host {
         self.wire.sent.lock().drain(..).collect()
     }
 
-    pub(crate) fn receive(&self, now: Instant, frame: &Frame) {
+    pub(crate) fn receive(&self, now: Ktime, frame: &Frame) {
         self.stack.receive(now, self.eth.index, frame.clone());
     }
 }
 
 /// Carries frames between two hosts until both are quiet.
-pub(crate) fn exchange(now: Instant, a: &Host, b: &Host) -> usize {
+pub(crate) fn exchange(now: Ktime, a: &Host, b: &Host) -> usize {
     let mut carried = 0;
     loop {
         let (from_a, from_b) = (a.sent(), b.sent());

@@ -5,8 +5,8 @@ use crate::Stack;
 use crate::capture::Watch;
 use crate::notify::Silent;
 use crate::tcp::{SendFlags, TcpSocket};
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn pair(stack: &Arc<Stack>) -> [Arc<TcpSocket>; 2] {
 }
 
 impl Stream {
-    fn send(&mut self, from: &TcpSocket, now: Instant, len: usize, more: bool) {
+    fn send(&mut self, from: &TcpSocket, now: Ktime, len: usize, more: bool) {
         if self.shut {
             return;
         }
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    fn receive(&mut self, to: &TcpSocket, now: Instant, len: usize) {
+    fn receive(&mut self, to: &TcpSocket, now: Ktime, len: usize) {
         let mut data = vec![0; len];
         match to.receive(now, &mut data, false) {
             Ok(n) => {

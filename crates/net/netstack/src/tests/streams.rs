@@ -4,8 +4,8 @@ use super::hosts::{Host, T0, exchange, host};
 use crate::notify::{Events, Silent};
 use crate::stack::Stack;
 use crate::tcp::{State, TcpSocket};
-use crate::time::Instant;
 use abi::Errno;
+use ktime::Ktime;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn wire_pair(a: &Host, b: &Host) -> (Arc<TcpSocket>, Arc<TcpSocket>) {
     (client, server)
 }
 
-fn read(socket: &TcpSocket, now: Instant) -> Result<Vec<u8>, Errno> {
+fn read(socket: &TcpSocket, now: Ktime) -> Result<Vec<u8>, Errno> {
     let mut out = vec![0; 1 << 20];
     let n = socket.receive(now, &mut out, false)?;
     out.truncate(n);
@@ -450,7 +450,7 @@ fn ports_are_used_again_over_loopback() {
     a.stack.sysctls.port_low.set(50_000).unwrap();
     a.stack.sysctls.port_high.set(50_019).unwrap();
     let server = listener(&a, "127.0.0.1:80");
-    let connect = |now: Instant| {
+    let connect = |now: Ktime| {
         let client = socket(&a.stack, false);
         match client.connect(now, addr("127.0.0.1:80")) {
             Err(Errno::EINPROGRESS) => client.connect(now, addr("127.0.0.1:80"))?,
@@ -461,7 +461,7 @@ fn ports_are_used_again_over_loopback() {
         child.close(now);
         Ok::<(), Errno>(())
     };
-    let round = |now: Instant| (0..20).map(|_| connect(now)).collect::<Vec<_>>();
+    let round = |now: Ktime| (0..20).map(|_| connect(now)).collect::<Vec<_>>();
     assert!(round(T0).iter().all(Result::is_ok));
     assert_eq!((connect(T0), a.stack.tcp_counts().1), (Err(Errno::EADDRNOTAVAIL), 20));
     // After a second, timestamps tell old segments from new ones.

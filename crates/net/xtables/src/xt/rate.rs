@@ -3,9 +3,9 @@
 use super::data::Data;
 use super::{Context, Match, when};
 use abi::Errno;
+use ktime::Ktime;
 use lock_order::Mutex;
 use netfilter::Packet;
-use netstack::time::Instant;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Units of an average: packets times this per second.
@@ -16,7 +16,7 @@ struct Limit {
     /// What a packet costs, and the most that the bucket holds.
     cost: u64,
     cap: u64,
-    state: Mutex<(u64, Option<Instant>)>,
+    state: Mutex<(u64, Option<Ktime>)>,
 }
 
 /// `struct xt_rateinfo`

@@ -7,9 +7,9 @@ use crate::tcp::conn::{Conn, Cx, Emit, State};
 use crate::tcp::input::Verdict;
 use crate::tcp::options::TcpOptions;
 use crate::tcp::rx::RxQueue;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
+use ktime::Ktime;
 
 /// What was sent.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Side {
         }
     }
 
-    pub(crate) fn with<R>(&mut self, now: Instant, f: impl FnOnce(&mut Conn, &mut Cx<'_>) -> R) -> R {
+    pub(crate) fn with<R>(&mut self, now: Ktime, f: impl FnOnce(&mut Conn, &mut Cx<'_>) -> R) -> R {
         let mut cx = Cx {
             now,
             emit: &mut self.sink,
@@ -83,11 +83,11 @@ impl Side {
         std::mem::take(&mut self.sink.0)
     }
 
-    pub(crate) fn receive(&mut self, now: Instant, out: &Out) -> Verdict {
+    pub(crate) fn receive(&mut self, now: Ktime, out: &Out) -> Verdict {
         self.receive_marked(now, out, false)
     }
 
-    pub(crate) fn receive_marked(&mut self, now: Instant, out: &Out, congested: bool) -> Verdict {
+    pub(crate) fn receive_marked(&mut self, now: Ktime, out: &Out, congested: bool) -> Verdict {
         let syn = out.seg.flags & (Flags::SYN | Flags::ACK) == Flags::SYN;
         if self.conn.state == State::Listen && syn {
             self.with(now, |conn, cx| {
@@ -99,7 +99,7 @@ impl Side {
         self.with(now, |conn, cx| conn.on_segment(cx, &out.seg, &out.data, congested))
     }
 
-    pub(crate) fn write(&mut self, now: Instant, data: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, now: Ktime, data: &[u8]) -> usize {
         self.with(now, |conn, cx| {
             let n = conn.write(cx, data, Default::default());
             conn.output(cx);
@@ -107,7 +107,7 @@ impl Side {
         })
     }
 
-    pub(crate) fn read(&mut self, now: Instant, max: usize) -> Vec<u8> {
+    pub(crate) fn read(&mut self, now: Ktime, max: usize) -> Vec<u8> {
         let mut out = vec![0; max];
         let n = self.rx.read(&mut out, false);
         out.truncate(n);
@@ -120,13 +120,13 @@ impl Side {
         out
     }
 
-    pub(crate) fn timers(&mut self, now: Instant) {
+    pub(crate) fn timers(&mut self, now: Ktime) {
         self.with(now, |conn, cx| conn.on_timer(cx));
     }
 }
 
 /// A client and a server after the handshake, with a round trip of `rtt` ms; nothing is left to send.
-pub(crate) fn open(client: Sysctls, server: Sysctls, start: Instant, rtt: u64) -> (Side, Side, Instant) {
+pub(crate) fn open(client: Sysctls, server: Sysctls, start: Ktime, rtt: u64) -> (Side, Side, Ktime) {
     let (mut a, mut b) = (Side::new(client), Side::new(server));
     b.conn.state = State::Listen;
     a.with(start, |conn, cx| conn.connect(cx, Seq(1000)));

@@ -6,16 +6,16 @@ use crate::stamps::{self, Moment};
 use crate::sysctl::Sysctls;
 use crate::tcp::SendFlags;
 use crate::tcp::notices::Notice;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Range, Sacks, Segment};
+use ktime::Ktime;
 use std::time::Duration;
 
-const START: Instant = Instant::from_millis(10_000_000);
+const START: Ktime = Ktime::from_millis(10_000_000);
 const MSS: usize = 1000;
 
 /// A sender with a device that cuts segments, with full segments of 1000 bytes and a peer's window of `window` bytes.
-fn sender(window: u32, rtt: u64, change: impl Fn(&Sysctls)) -> (Side, Instant) {
+fn sender(window: u32, rtt: u64, change: impl Fn(&Sysctls)) -> (Side, Ktime) {
     let settings = || {
         let sysctls = Sysctls::default();
         sysctls.tcp_timestamps.set(0).unwrap();
@@ -28,7 +28,7 @@ fn sender(window: u32, rtt: u64, change: impl Fn(&Sysctls)) -> (Side, Instant) {
     (a, now)
 }
 
-fn write(a: &mut Side, now: Instant, len: usize, wanted: SendFlags) -> usize {
+fn write(a: &mut Side, now: Ktime, len: usize, wanted: SendFlags) -> usize {
     a.with(now, |conn, cx| conn.write(cx, &vec![0; len], wanted))
 }
 
@@ -38,7 +38,7 @@ fn shape(a: &mut Side) -> Vec<(u32, bool)> {
     a.sent().iter().map(|out| (end(out), out.seg.flags.contains(Flags::PSH))).collect()
 }
 
-fn acknowledge(a: &mut Side, now: Instant, bytes: u32, sacks: &[(u32, u32)]) {
+fn acknowledge(a: &mut Side, now: Ktime, bytes: u32, sacks: &[(u32, u32)]) {
     let mut list = Sacks::default();
     for (start, end) in sacks {
         list.push(Range { start: Seq(1001 + start), end: Seq(1001 + end) });

@@ -6,13 +6,13 @@ use crate::sysctl::Sysctls;
 use crate::tcp::conn::State;
 use crate::tcp::input::Verdict;
 use crate::tcp::phase::Ca;
-use crate::time::Instant;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
 use abi::Errno;
+use ktime::Ktime;
 use std::time::Duration;
 
-const START: Instant = Instant::from_millis(10_000_000);
+const START: Ktime = Ktime::from_millis(10_000_000);
 const RTT: u64 = 40;
 const MSS: usize = 1448;
 
@@ -20,12 +20,12 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn plain() -> (Side, Side, Instant) {
+fn plain() -> (Side, Side, Ktime) {
     open(Sysctls::default(), Sysctls::default(), START, RTT)
 }
 
 /// Hands segments to `to`, and its answers back after half a round trip.
-fn deliver(from: &mut Side, to: &mut Side, at: Instant, segments: &[Out]) {
+fn deliver(from: &mut Side, to: &mut Side, at: Ktime, segments: &[Out]) {
     for out in segments {
         to.receive(at, out);
         for answer in to.sent() {
@@ -34,7 +34,7 @@ fn deliver(from: &mut Side, to: &mut Side, at: Instant, segments: &[Out]) {
     }
 }
 
-fn receive_all(to: &mut Side, now: Instant, segments: &[Out]) {
+fn receive_all(to: &mut Side, now: Ktime, segments: &[Out]) {
     for out in segments {
         to.receive(now, out);
     }
@@ -45,7 +45,7 @@ fn numbers(segments: &[Out], base: Seq) -> Vec<usize> {
 }
 
 /// Runs a side's timers until one of them sends, and tells when.
-fn next_sent(side: &mut Side) -> (Instant, Vec<Out>) {
+fn next_sent(side: &mut Side) -> (Ktime, Vec<Out>) {
     loop {
         let at = side.conn.deadlines.next().expect("a timer");
         side.timers(at);
@@ -57,7 +57,7 @@ fn next_sent(side: &mut Side) -> (Instant, Vec<Out>) {
 }
 
 /// A pair with an open window of the sender: `n` segments were acknowledged.
-fn warm(n: usize) -> (Side, Side, Instant) {
+fn warm(n: usize) -> (Side, Side, Ktime) {
     let (mut a, mut b, mut now) = plain();
     let mut left = n * MSS;
     while left > 0 {

@@ -5,7 +5,7 @@ use crate::sysctl::Sysctls;
 use crate::tcp::cc::Algorithm;
 use crate::tcp::conn::State;
 use crate::testing::{Random, effort};
-use crate::time::Instant;
+use ktime::Ktime;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -28,11 +28,11 @@ pub(crate) const LAN: Path =
 struct Link {
     path: Path,
     /// When the sender's queue is empty.
-    free: Instant,
+    free: Ktime,
 }
 
 struct Flight {
-    at: Instant,
+    at: Ktime,
     order: u64,
     to: usize,
     out: Out,
@@ -76,7 +76,7 @@ fn transfer_by(
     settings: impl Fn() -> Sysctls,
 ) -> Outcome {
     let mut random = Random::new(seed);
-    let start = Instant::from_millis(5_000_000 + random.below(1 << 33));
+    let start = Ktime::from_millis(5_000_000 + random.below(1 << 33));
     let (mut a, b, mut now) = open(settings(), settings(), start, 2 * path.delay.as_millis() as u64);
     let begin = now;
     a.conn.cc.algorithm = algorithm;
@@ -138,11 +138,11 @@ fn transfer_by(
 }
 
 trait PopDue {
-    fn pop_if_due(&mut self, now: Instant) -> Option<Reverse<Flight>>;
+    fn pop_if_due(&mut self, now: Ktime) -> Option<Reverse<Flight>>;
 }
 
 impl PopDue for BinaryHeap<Reverse<Flight>> {
-    fn pop_if_due(&mut self, now: Instant) -> Option<Reverse<Flight>> {
+    fn pop_if_due(&mut self, now: Ktime) -> Option<Reverse<Flight>> {
         if self.peek()?.0.at <= now { self.pop() } else { None }
     }
 }
@@ -151,7 +151,7 @@ fn launch(
     link: &mut Link,
     flights: &mut BinaryHeap<Reverse<Flight>>,
     random: &mut Random,
-    now: Instant,
+    now: Ktime,
     order: u64,
     to: usize,
     out: Out,
