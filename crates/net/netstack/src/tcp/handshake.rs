@@ -92,8 +92,9 @@ impl TcpSocket {
             most => most,
         };
         let Some(listener) = inner.listener.as_mut() else { return false };
-        let waits =
-            |child: &Weak<TcpSocket>| child.upgrade().is_some_and(|c| c.state() == State::SynReceived);
+        let waits = |child: &Weak<TcpSocket>| {
+            child.upgrade().is_some_and(|c| c.inner.lock_nested().conn.state == State::SynReceived)
+        };
         listener.fast.retain(waits);
         if listener.fast.len() >= most || listener.is_full() {
             return false;
