@@ -43,9 +43,9 @@ pub struct Entry {
     pub mark: AtomicU32,
     reply: Mutex<Tuple>,
     status: AtomicU32,
-    /// Milliseconds.
+    /// When it ends, in milliseconds of the kernel's clock.
     deadline: AtomicU64,
-    /// When it is a stream (UDP), in milliseconds.
+    /// When it is a stream (UDP), in milliseconds of the kernel's clock.
     pub(crate) stream_from: u64,
     pub(crate) tcp: Mutex<Tracker>,
     _charge: Charge,

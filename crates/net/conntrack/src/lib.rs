@@ -1,7 +1,7 @@
 //! Connection tracking without packets: tuples, entries, states and the table that holds them.
 //!
-//! The crate takes addresses, ports and flags, and moments in milliseconds. `netfilter` reads packets and calls it; `netstack` carries a
-//! [`Flow`] with each frame, so that the points of one packet's way see one entry.
+//! The crate takes addresses, ports and flags. Its moments are milliseconds of the kernel's clock (`ktime::Ktime::millis`), which
+//! `netfilter` reads off packets. `netstack` carries a [`Flow`] with each frame, so that the points of one packet's way see one entry.
 //!
 //! # Owners
 //!

@@ -143,7 +143,7 @@ impl<'a> Packet<'a> {
         self.tags.owner.filter(|_| matches!(self.point, Point::Output | Point::PostRouting))
     }
 
-    /// Milliseconds, as connections count time.
+    /// When, in milliseconds of the kernel's clock, as connections count time.
     pub fn millis(&self) -> u64 {
         self.now.millis()
     }

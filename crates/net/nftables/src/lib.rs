@@ -86,7 +86,7 @@ pub struct Asker<'a> {
     pub options: AckOptions,
     /// A socket listens to changes.
     pub listeners: bool,
-    /// Milliseconds of the monotonic clock.
+    /// When it asks, in milliseconds of the kernel's clock.
     pub now: u64,
     /// Bytes of answers that it has room for.
     pub room: usize,

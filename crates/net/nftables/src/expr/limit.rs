@@ -30,6 +30,7 @@ struct Limit {
 #[derive(Clone, Copy)]
 struct State {
     tokens: u64,
+    /// Nanoseconds of the kernel's clock.
     at: u64,
 }
 

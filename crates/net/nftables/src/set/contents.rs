@@ -15,7 +15,7 @@ const PAUSE: u64 = 1000;
 pub(crate) struct Contents {
     /// The batch that made this copy.
     pub batch: u64,
-    /// When packets may look for expired elements again, in milliseconds.
+    /// When packets may look for expired elements again, in milliseconds of the kernel's clock.
     due: AtomicU64,
     inner: RwLock<Inner, { rank::NFT_SET }>,
 }

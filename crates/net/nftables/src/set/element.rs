@@ -35,7 +35,7 @@ pub(crate) struct Element {
     pub exprs: Box<[Box<dyn Expr>]>,
     /// Milliseconds it lives without being refreshed; 0 is forever.
     pub timeout: AtomicU64,
-    /// When it ends, in milliseconds.
+    /// When it ends, in milliseconds of the kernel's clock.
     pub expires: AtomicU64,
     pub userdata: Option<Box<[u8]>>,
     pub _charge: Charge,
