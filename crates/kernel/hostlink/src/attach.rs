@@ -4,6 +4,7 @@ use crate::device::HostLink;
 use crate::names::Names;
 use crate::pump::Pump;
 use abi::{Errno, Result};
+use ktime::Clock;
 use netstack::Stack;
 use netstack::addr::Prefix;
 use netstack::conf::{Which, Whose};
@@ -30,7 +31,7 @@ pub struct Links {
 /// has already get new addresses only. The socket after those marks the namespace as this sandbox's; one socket more is connected to
 /// the namespace's own name server.
 pub fn attach(
-    stack: &Arc<Stack>,
+    (stack, clock): (&Arc<Stack>, Clock),
     links: &mut Links,
     interfaces: &Interfaces,
     sockets: Vec<OwnedFd>,
@@ -40,7 +41,7 @@ pub fn attach(
     for interface in ours {
         let socket = sockets.next().ok_or(Errno::EINVAL)?;
         if stack.link(interface.index).is_none() {
-            links.pumps.push(add(stack, interface, socket)?);
+            links.pumps.push(add(stack, clock, interface, socket)?);
         }
         stack.set_up(interface.index, interface.flags & UP != 0)?;
         for (ip, bits) in &interface.addresses {
@@ -57,7 +58,7 @@ pub fn attach(
     if let Some(server) = sockets.next()
         && links.names.is_none()
     {
-        links.names = Some(Names::start(stack, server)?);
+        links.names = Some(Names::start(stack, clock, server)?);
     }
     for route in &interfaces.routes {
         let main = u32::from(route.table) == TABLE_MAIN && route.kind == libc::RTN_UNICAST;
@@ -70,7 +71,7 @@ pub fn attach(
     Ok(())
 }
 
-fn add(stack: &Arc<Stack>, interface: &Interface, socket: OwnedFd) -> Result<Pump> {
+fn add(stack: &Arc<Stack>, clock: Clock, interface: &Interface, socket: OwnedFd) -> Result<Pump> {
     let link = Arc::new(HostLink::new(Arc::new(socket)));
     let mac = <[u8; 6]>::try_from(interface.address.as_slice()).map_err(|_| Errno::EINVAL)?;
     let config = Config {
@@ -83,7 +84,7 @@ fn add(stack: &Arc<Stack>, interface: &Interface, socket: OwnedFd) -> Result<Pum
     // It has the addresses and routes that the host gave it, and no others.
     stack.set_conf(Whose::Link(interface.index), Which::AddrGenMode, 1)?;
     stack.set_conf(Whose::Link(interface.index), Which::AcceptRa, 0)?;
-    Pump::start(link, stack, interface.index)
+    Pump::start(link, stack, clock, interface.index)
 }
 
 /// What is there already is no error.

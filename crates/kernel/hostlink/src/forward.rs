@@ -5,15 +5,15 @@
 
 use abi::Errno;
 use hostsys::fs::Readiness;
+use ktime::{Clock, Ktime};
 use netstack::Stack;
 use netstack::notify::{Events, Notify};
 use netstack::tcp::TcpSocket;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use socket::net_ns::now;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a connection inside may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,33 +41,36 @@ fn raw(e: rustix::io::Errno) -> Errno {
 /// A connection to a port inside. It ends when this is dropped.
 pub struct Forward {
     inside: Arc<TcpSocket>,
+    clock: Clock,
     bell: OwnedFd,
 }
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        self.inside.close(now());
+        self.inside.close(self.clock.now());
     }
 }
 
 impl Forward {
     /// Connects to a port of the loopback addresses inside; ECONNREFUSED without a listener, ETIMEDOUT when it takes
     /// long.
-    pub fn connect(stack: &Arc<Stack>, port: u16) -> abi::Result<Forward> {
-        let v4 = Forward::open(stack, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    pub fn connect(stack: &Arc<Stack>, clock: Clock, port: u16) -> abi::Result<Forward> {
+        let v4 = Forward::open(stack, clock, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
         v4.or_else(|error| match error {
-            Errno::ECONNREFUSED => Forward::open(stack, SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port)),
+            Errno::ECONNREFUSED => {
+                Forward::open(stack, clock, SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port))
+            }
             error => Err(error),
         })
     }
 
-    fn open(stack: &Arc<Stack>, to: SocketAddr) -> abi::Result<Forward> {
+    fn open(stack: &Arc<Stack>, clock: Clock, to: SocketAddr) -> abi::Result<Forward> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(raw)?;
         let waker = Arc::new(Wake(bell.try_clone()?));
-        let forward = Forward { inside: stack.tcp_socket(to.is_ipv6(), waker), bell };
-        let deadline = Instant::now() + PATIENCE;
+        let forward = Forward { inside: stack.tcp_socket(to.is_ipv6(), waker), clock, bell };
+        let deadline = clock.now().plus(PATIENCE);
         loop {
-            match forward.inside.connect(now(), to) {
+            match forward.inside.connect(clock.now(), to) {
                 Err(Errno::EINPROGRESS | Errno::EALREADY) => forward.sleep(deadline)?,
                 Err(Errno::EISCONN) => return Ok(forward),
                 done => return done.map(|()| forward),
@@ -76,8 +79,8 @@ impl Forward {
     }
 
     /// Waits until something happens inside; ETIMEDOUT at the deadline.
-    fn sleep(&self, deadline: Instant) -> abi::Result<()> {
-        let left = deadline.saturating_duration_since(Instant::now());
+    fn sleep(&self, deadline: Ktime) -> abi::Result<()> {
+        let left = deadline.since(self.clock.now());
         let time = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], Some(&time)) {
             Ok(0) => Err(Errno::ETIMEDOUT),
@@ -98,6 +101,7 @@ impl Forward {
         readiness.add(&to, TO)?;
         let mut pump = Pump {
             inside: &self.inside,
+            clock: self.clock,
             from: Some(from),
             to: Some(to),
             inward: Vec::new(),
@@ -120,6 +124,7 @@ impl Forward {
 
 struct Pump<'a> {
     inside: &'a TcpSocket,
+    clock: Clock,
     /// What comes from outside, until its end.
     from: Option<OwnedFd>,
     /// The pipe that takes output, until its reader is gone.
@@ -137,7 +142,7 @@ impl Pump<'_> {
             match rustix::io::read(from.as_fd(), &mut buffer) {
                 Ok(0) => {
                     self.from = None;
-                    let _ = self.inside.shutdown(now(), false, true);
+                    let _ = self.inside.shutdown(self.clock.now(), false, true);
                     return false;
                 }
                 Ok(n) => {
@@ -152,7 +157,7 @@ impl Pump<'_> {
                 }
             }
         }
-        match self.inside.send(now(), &self.inward, false) {
+        match self.inside.send(self.clock.now(), &self.inward, false) {
             Ok(n) => {
                 self.inward.drain(..n);
                 true
@@ -174,7 +179,7 @@ impl Pump<'_> {
         let Some(to) = &self.to else { return false };
         if self.outward.is_empty() {
             let mut buffer = vec![0; PIECE];
-            match self.inside.receive(now(), &mut buffer, false) {
+            match self.inside.receive(self.clock.now(), &mut buffer, false) {
                 Ok(0) => {
                     self.to = None;
                     return false;
@@ -208,6 +213,6 @@ impl Pump<'_> {
     fn end_out(&mut self) {
         self.to = None;
         self.outward.clear();
-        let _ = self.inside.shutdown(now(), true, false);
+        let _ = self.inside.shutdown(self.clock.now(), true, false);
     }
 }

@@ -5,11 +5,11 @@
 //! answers back.
 
 use hostsys::fs::{Bell, Readiness};
+use ktime::Clock;
 use netstack::Stack;
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify::{Events, Notify};
 use rustix::event::{EventfdFlags, eventfd};
-use socket::net_ns::now;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -60,7 +60,7 @@ impl Drop for Names {
 
 impl Names {
     /// Starts it. `server` is a socket that is connected to the one outside.
-    pub(crate) fn start(stack: &Arc<Stack>, server: OwnedFd) -> abi::Result<Names> {
+    pub(crate) fn start(stack: &Arc<Stack>, clock: Clock, server: OwnedFd) -> abi::Result<Names> {
         let raw = |e: rustix::io::Errno| abi::Errno::from_raw(e.raw_os_error());
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(raw)?;
         let own = bell.try_clone()?;
@@ -72,7 +72,7 @@ impl Names {
         readiness.add(&server, ANSWERED)?;
         let inside = socket.clone();
         std::thread::Builder::new().name("names".into()).stack_size(256 << 10).spawn(move || {
-            let mut pump = Pump { inside, server, bell: own, waiting: VecDeque::new(), next: 0 };
+            let mut pump = Pump { inside, clock, server, bell: own, waiting: VecDeque::new(), next: 0 };
             let mut buffer = vec![0; LONGEST];
             while readiness.wait().iter().all(|(token, _)| *token != END) {
                 pump.run(&mut buffer);
@@ -84,6 +84,7 @@ impl Names {
 
 struct Pump {
     inside: Arc<DatagramSocket>,
+    clock: Clock,
     server: OwnedFd,
     bell: OwnedFd,
     waiting: VecDeque<Question>,
@@ -125,7 +126,8 @@ impl Pump {
         let Some(at) = self.waiting.iter().position(|q| q.id == number) else { return };
         if let Some(question) = self.waiting.remove(at) {
             *id = question.clients_id;
-            let _ = self.inside.send(now(), message, Some(question.client), &SendControl::default());
+            let _ =
+                self.inside.send(self.clock.now(), message, Some(question.client), &SendControl::default());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::device::HostLink;
 use hostsys::fs::{Bell, Readiness};
+use ktime::Clock;
 use netstack::frame::{Checksum, Frame, Offload};
 use netstack::{Stack, vnet};
 use std::sync::{Arc, Weak};
@@ -23,20 +24,25 @@ impl Drop for Pump {
 
 impl Pump {
     /// Starts the thread of the interface `index`.
-    pub(crate) fn start(link: Arc<HostLink>, stack: &Arc<Stack>, index: u32) -> abi::Result<Pump> {
+    pub(crate) fn start(
+        link: Arc<HostLink>,
+        stack: &Arc<Stack>,
+        clock: Clock,
+        index: u32,
+    ) -> abi::Result<Pump> {
         let readiness = Readiness::new()?;
         let bell = readiness.bell(END)?;
         readiness.add(&*link.fd, LINK)?;
         let stack = Arc::downgrade(stack);
         std::thread::Builder::new().name(format!("link-{index}")).spawn(move || {
             hostsys::cpu::roam();
-            run(&readiness, &link, &stack, index);
+            run(&readiness, &link, (&stack, &clock), index);
         })?;
         Ok(Pump(bell))
     }
 }
 
-fn run(readiness: &Readiness, link: &HostLink, stack: &Weak<Stack>, index: u32) {
+fn run(readiness: &Readiness, link: &HostLink, (stack, clock): (&Weak<Stack>, &Clock), index: u32) {
     let mut buffer = vec![0; LONGEST];
     loop {
         for (token, _) in readiness.wait() {
@@ -46,12 +52,12 @@ fn run(readiness: &Readiness, link: &HostLink, stack: &Weak<Stack>, index: u32) 
         }
         let Some(stack) = stack.upgrade() else { return };
         link.send_waiting();
-        receive(link, &stack, index, &mut buffer);
+        receive(link, (&stack, clock), index, &mut buffer);
     }
 }
 
 /// Takes everything that has arrived.
-fn receive(link: &HostLink, stack: &Arc<Stack>, index: u32, buffer: &mut [u8]) {
+fn receive(link: &HostLink, (stack, clock): (&Arc<Stack>, &Clock), index: u32, buffer: &mut [u8]) {
     loop {
         let length = match rustix::io::read(&*link.fd, &mut *buffer) {
             Ok(length) => length,
@@ -65,11 +71,11 @@ fn receive(link: &HostLink, stack: &Arc<Stack>, index: u32, buffer: &mut [u8]) {
         if let Some(parts) = vnet::cut_datagrams(header, frame) {
             let offload = Offload { checksum: Checksum::Valid, gso: None };
             for part in parts {
-                stack.receive(socket::net_ns::now(), index, Frame::with(stack.pool().copy(&part), offload));
+                stack.receive(clock.now(), index, Frame::with(stack.pool().copy(&part), offload));
             }
         } else if let Some(offload) = vnet::decode(header, frame, vnet::ETHERNET) {
             let frame = Frame::with(stack.pool().copy(frame), offload);
-            stack.receive(socket::net_ns::now(), index, frame);
+            stack.receive(clock.now(), index, frame);
         }
     }
 }

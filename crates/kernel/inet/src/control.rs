@@ -8,13 +8,13 @@ use crate::{addr, headers};
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
 use caller::UserMemory;
-use ktime::Ktime;
+use ktime::{Clock, Ktime};
 use lock_order::Mutex;
 use netstack::Stack;
 use netstack::datagram::{Datagram, Origin, QueuedError, SendControl};
 use netstack::wire::extension::Extensions;
 use netstack::wire::proto;
-use socket::{Ancillary, net_ns};
+use socket::{Ancillary, NetNamespace};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -99,9 +99,9 @@ fn message(level: i32, kind: i32, data: &[u8]) -> Ancillary {
 }
 
 /// The wall clock at a moment of the monotonic one.
-pub(crate) fn wall_time(at: Ktime) -> Timespec {
+pub(crate) fn wall_time(clock: &Clock, at: Ktime) -> Timespec {
     let now = hostsys::clock::gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0);
-    let ago = net_ns::now().since(at).as_nanos() as i64;
+    let ago = clock.now().since(at).as_nanos() as i64;
     Timespec::from_ns(now - ago)
 }
 
@@ -121,14 +121,20 @@ impl Stamp {
     }
 
     /// Answers SIOCGSTAMP and its relatives: `ENOENT` before the first packet; `None` for any other request.
-    pub(crate) fn ioctl(&self, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Option<Result<u64>> {
+    pub(crate) fn ioctl(
+        &self,
+        clock: &Clock,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Option<Result<u64>> {
         let nanos = match cmd {
             SIOCGSTAMP | SIOCGSTAMP_NEW => false,
             SIOCGSTAMPNS | SIOCGSTAMPNS_NEW => true,
             _ => return None,
         };
         let Some(at) = *self.0.lock() else { return Some(Err(Errno::ENOENT)) };
-        let at = wall_time(at);
+        let at = wall_time(clock, at);
         let bytes = match nanos {
             true => at.as_bytes().to_vec(),
             false => Timeval { sec: at.sec, usec: at.nsec / 1000 }.as_bytes().to_vec(),
@@ -138,14 +144,14 @@ impl Stamp {
 }
 
 /// What the reader of a datagram is told.
-pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram) -> Vec<Ancillary> {
+pub(crate) fn of_datagram(wants: &Wants, net: &NetNamespace, d: &Datagram) -> Vec<Ancillary> {
     if !wants.any() {
         return Vec::new();
     }
     let mut out = Vec::new();
     let of_socket = |name| wants.get(libc::SOL_SOCKET, name);
     if of_socket(libc::SO_TIMESTAMP) || of_socket(libc::SO_TIMESTAMPNS) {
-        let at = wall_time(d.at);
+        let at = wall_time(net.clock(), d.at);
         out.push(match of_socket(libc::SO_TIMESTAMPNS) {
             true => message(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, at.as_bytes()),
             false => {
@@ -155,7 +161,7 @@ pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram) -> Vec<Anc
         });
     }
     if of_socket(libc::SO_TIMESTAMPING) {
-        out.push(stamp(d.at));
+        out.push(stamp(net.clock(), d.at));
     }
     if of_socket(libc::SO_RXQ_OVFL) && d.dropped > 0 {
         out.push(message(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &d.dropped.to_ne_bytes()));
@@ -168,15 +174,15 @@ pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram) -> Vec<Anc
         out.push(message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &packet_info(d)));
     }
     match d.to {
-        IpAddr::V4(to) => of_ipv4(wants, stack, d, to, &mut out),
+        IpAddr::V4(to) => of_ipv4(wants, net.stack(), d, to, &mut out),
         IpAddr::V6(_) => of_ipv6(wants, d, &mut out),
     }
     out
 }
 
 /// `struct scm_timestamping`: by software, unused, by hardware.
-pub(crate) fn stamp(at: Ktime) -> Ancillary {
-    let mut times = wall_time(at).as_bytes().to_vec();
+pub(crate) fn stamp(clock: &Clock, at: Ktime) -> Ancillary {
+    let mut times = wall_time(clock, at).as_bytes().to_vec();
     times.resize(48, 0);
     message(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &times)
 }

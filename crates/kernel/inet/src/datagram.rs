@@ -12,7 +12,6 @@ use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::{notify, stamps};
 use rights::Cap;
 use socket::filter::Program;
-use socket::net_ns::now;
 use socket::{
     Connect, Control, Names, NetNamespace, Options, Received, SendRequest, SocketInfo, SocketOps,
     SocketOptions, Transfer,
@@ -44,7 +43,7 @@ impl Datagrams {
         let (queue, waiters) = Waiters::new();
         let socket = net.stack().datagram_socket(v6, protocol, waiters);
         let owner = (cx.creds().fsuid, cx.creds().fsgid);
-        socket.configure(now(), |options| (options.uid, options.gid) = owner);
+        socket.configure(net.now(), |options| (options.uid, options.gid) = owner);
         Arc::new(Datagrams {
             socket,
             net: net.clone(),
@@ -60,7 +59,7 @@ impl Datagrams {
     }
 
     fn v6_only(&self) -> bool {
-        self.socket.configure(now(), |o| o.v6only)
+        self.socket.configure(self.net.now(), |o| o.v6only)
     }
 
     /// The address of a connect(2) or a sendto(2); an IPv6 UDP socket takes IPv4 addresses as they are.
@@ -100,9 +99,9 @@ impl Datagrams {
         buf[..len].copy_from_slice(&e.data[..len]);
         let cut = if len < e.data.len() { libc::MSG_TRUNC } else { 0 };
         let mut other = vec![control::of_error(self.socket.is_v6(), &e)];
-        let reports = || self.socket.configure(now(), |o| o.timestamping & stamps::SOFTWARE != 0);
+        let reports = || self.socket.configure(self.net.now(), |o| o.timestamping & stamps::SOFTWARE != 0);
         if let Some(at) = e.at.filter(|_| reports()) {
-            other.insert(0, control::stamp(at));
+            other.insert(0, control::stamp(self.net.clock(), at));
         }
         Ok(Received {
             len,
@@ -158,7 +157,7 @@ impl SocketOps for Datagrams {
         self
     }
     fn opened(&self, ino: u64) {
-        self.socket.configure(now(), |options| options.inode = ino);
+        self.socket.configure(self.net.now(), |options| options.inode = ino);
     }
     fn poll(&self) -> Events {
         shown(self.socket.readiness())
@@ -181,7 +180,7 @@ impl Connect for Datagrams {
         if self.socket.is_v6() && addr::family(addr)? == libc::AF_INET && self.v6_only() {
             return Err(Errno::EAFNOSUPPORT);
         }
-        self.socket.connect(now(), self.peer(addr)?)
+        self.socket.connect(self.net.now(), self.peer(addr)?)
     }
     fn listen(&self, _cx: &dyn Caller, _backlog: i32) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
@@ -227,7 +226,7 @@ impl Transfer for Datagrams {
                 SendControl { more, ..control }
             }
         };
-        self.socket.send(now(), req.data, to, &control)
+        self.socket.send(self.net.now(), req.data, to, &control)
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_ERRQUEUE != 0 {
@@ -246,7 +245,7 @@ impl Transfer for Datagrams {
         }
         let cut = if got.copied < got.full { libc::MSG_TRUNC } else { 0 };
         let from = self.socket.shown(got.datagram.from);
-        let told = control::of_datagram(&self.common.wants, self.net.stack(), &got.datagram);
+        let told = control::of_datagram(&self.common.wants, &self.net, &got.datagram);
         Ok(Received {
             len: got.copied,
             full: got.full,
@@ -279,8 +278,10 @@ impl SocketOptions for Datagrams {
         }
         match name {
             SO_RCVMARK => Some(Ok(int(self.common.wants.get(libc::SOL_SOCKET, name) as i32))),
-            libc::SO_TIMESTAMPING => Some(Ok(int(self.socket.configure(now(), |o| o.timestamping) as i32))),
-            _ => self.socket.configure(now(), |o| self.common.get(&self.net, o, name)),
+            libc::SO_TIMESTAMPING => {
+                Some(Ok(int(self.socket.configure(self.net.now(), |o| o.timestamping) as i32)))
+            }
+            _ => self.socket.configure(self.net.now(), |o| self.common.get(&self.net, o, name)),
         }
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
@@ -302,7 +303,7 @@ impl SocketOptions for Datagrams {
             }
             libc::SO_TIMESTAMPING => {
                 return Some(read_int(value).and_then(|v| {
-                    let tells = self.socket.configure(now(), |o| {
+                    let tells = self.socket.configure(self.net.now(), |o| {
                         crate::stamps::set(o, v).map(|()| crate::stamps::tells_arrivals(o))
                     })?;
                     self.common.wants.set(libc::SOL_SOCKET, name, tells);
@@ -311,10 +312,10 @@ impl SocketOptions for Datagrams {
             }
             _ => {}
         }
-        self.socket.configure(now(), |o| self.common.set(cx, &self.net, o, name, value))
+        self.socket.configure(self.net.now(), |o| self.common.set(cx, &self.net, o, name, value))
     }
     fn option_changed(&self, name: i32) {
-        self.socket.configure(now(), |options| options::apply(&self.options, options, name));
+        self.socket.configure(self.net.now(), |options| options::apply(&self.options, options, name));
         options::apply_wants(&self.options, &self.common, name);
     }
     fn get_option_at(
@@ -347,7 +348,7 @@ impl SocketOptions for Datagrams {
         options::set(&self.ip_socket(), cx, level, name, value)
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
-        if let Some(answer) = self.stamp.ioctl(mem, cmd, arg) {
+        if let Some(answer) = self.stamp.ioctl(self.net.clock(), mem, cmd, arg) {
             return answer;
         }
         let value = match u64::from(cmd) {

@@ -2,6 +2,7 @@
 
 use crate::control::stamp;
 use abi::{Errno, Result};
+use ktime::Clock;
 use netstack::stamps;
 use netstack::tcp::State;
 use netstack::tcp::notices::Notice;
@@ -35,7 +36,12 @@ pub(crate) fn flags(value: i32, state: State) -> Result<u32> {
 }
 
 /// A message of the error queue.
-pub(crate) fn received(v6: bool, timestamping: u32, notice: &Notice, buf: &mut [u8]) -> Received {
+pub(crate) fn received(
+    clock: &Clock,
+    (v6, timestamping): (bool, u32),
+    notice: &Notice,
+    buf: &mut [u8],
+) -> Received {
     let (mut other, mut len, mut full) = (Vec::new(), 0, 0);
     match notice {
         Notice::Zerocopy(first, last) => other.push(error(v6, 0, (OF_ZEROCOPY, COPIED), *first, *last)),
@@ -44,7 +50,7 @@ pub(crate) fn received(v6: bool, timestamping: u32, notice: &Notice, buf: &mut [
             len = full.min(buf.len());
             buf[..len].copy_from_slice(&data[..len]);
             if timestamping & stamps::SOFTWARE != 0 {
-                other.push(stamp(*at));
+                other.push(stamp(clock, *at));
             }
             let moment = *moment as u32;
             other.push(error(v6, libc::ENOMSG as u32, (OF_TIMESTAMPING, 0), moment, *id));

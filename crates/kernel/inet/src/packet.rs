@@ -16,7 +16,6 @@ use netstack::wire::eth::Mac;
 use rights::Cap;
 use socket::family::Family;
 use socket::filter::Program;
-use socket::net_ns::now;
 use socket::{
     Ancillary, Connect, Control, Names, NetNamespace, Options, Received, SendRequest, SocketInfo, SocketOps,
     SocketOptions, Transfer,
@@ -209,7 +208,8 @@ impl Packets {
             let partial = matches!(got.offload.checksum, Checksum::Partial { .. });
             let status = USER | if partial { NO_CHECKSUM } else { 0 };
             let cooked = self.kind == libc::SOCK_DGRAM;
-            ring.put(&got, (if tunnel { 0 } else { ETHERNET }, cooked), status, &addr);
+            let elapsed = self.net.now().since(got.at);
+            ring.put(&got, elapsed, (if tunnel { 0 } else { ETHERNET }, cooked), status, &addr);
         }
         Some(ring.is_readable())
     }
@@ -316,7 +316,7 @@ impl Transfer for Packets {
             }
             None => None,
         };
-        self.socket.send(now(), req.data, to)
+        self.socket.send(self.net.now(), req.data, to)
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_ERRQUEUE != 0 {
@@ -437,7 +437,7 @@ impl SocketOptions for Packets {
         }
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
-        if let Some(answer) = self.stamp.ioctl(mem, cmd, arg) {
+        if let Some(answer) = self.stamp.ioctl(self.net.clock(), mem, cmd, arg) {
             return answer;
         }
         let value = match u64::from(cmd) {

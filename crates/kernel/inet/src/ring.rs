@@ -8,9 +8,9 @@ use abi::{Errno, Result};
 use hostsys::clock::gettime_ns;
 use hostsys::fs::{pread_full, pwrite_full};
 use netstack::packet::Captured;
-use socket::net_ns::now;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 use vfs::{MapRequest, Mapping};
 
 /// TPACKET_V2, and the length of its header with the address behind it.
@@ -88,16 +88,22 @@ impl Ring {
         !matches!(self.status(last), KERNEL | u32::MAX)
     }
 
-    /// Puts a frame into the next slot. `link` is the length of its link header, `addr` a `struct sockaddr_ll`.
-    pub(crate) fn put(&mut self, got: &Captured, (link, cooked): (usize, bool), status: u32, addr: &[u8]) {
+    /// Puts a frame that arrived `elapsed` ago into the next slot. `link` is the length of its link header, `addr` a `struct sockaddr_ll`.
+    pub(crate) fn put(
+        &mut self,
+        got: &Captured,
+        elapsed: Duration,
+        (link, cooked): (usize, bool),
+        status: u32,
+        addr: &[u8],
+    ) {
         let net = if cooked { WITH_ADDRESS.next_multiple_of(ALIGN) + ALIGN } else { usize::MAX };
         let raw = (WITH_ADDRESS + link.max(ALIGN)).next_multiple_of(ALIGN);
         let net = net.min(raw) + self.reserve;
         let mac = if cooked { net } else { net - link };
         let len = got.data.len().min(self.frame.saturating_sub(mac));
         let at = self.offset(self.head);
-        let elapsed = now().since(got.at).as_nanos() as i64;
-        let time = gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0).saturating_sub(elapsed);
+        let time = gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0).saturating_sub(elapsed.as_nanos() as i64);
         let mut header = Vec::with_capacity(WITH_ADDRESS);
         for word in [KERNEL, got.full as u32, len as u32] {
             header.extend(word.to_ne_bytes());

@@ -8,7 +8,6 @@ use abi::{Errno, Result, Signal};
 use caller::UserMemory;
 use netstack::tcp::{SendFlags, State, TcpSocket};
 use rights::Cap;
-use socket::net_ns::now;
 use socket::{
     Connect, Control, Names, NetNamespace, Options, Received, SendRequest, SocketInfo, SocketOps,
     SocketOptions, Transfer,
@@ -32,7 +31,7 @@ impl Stream {
     pub(crate) fn create(net: &Arc<NetNamespace>, v6: bool, owner: (u32, u32)) -> Arc<dyn SocketOps> {
         let (queue, waiters) = Waiters::new();
         let socket = net.stack().tcp_socket(v6, waiters);
-        socket.configure(now(), |options| (options.ip.uid, options.ip.gid) = owner);
+        socket.configure(net.now(), |options| (options.ip.uid, options.ip.gid) = owner);
         Arc::new(Stream {
             socket,
             net: net.clone(),
@@ -43,13 +42,13 @@ impl Stream {
     }
 
     fn timestamping(&self) -> u32 {
-        self.socket.configure(now(), |o| o.timestamping)
+        self.socket.configure(self.net.now(), |o| o.timestamping)
     }
 
     /// Reads or peeks; both move the place where the next peek begins.
     fn receive(&self, buf: &mut [u8], peek: bool) -> Result<usize> {
         let offset = self.options.peek_off().max(0);
-        let len = self.socket.receive_from(now(), offset as usize, buf, peek)?;
+        let len = self.socket.receive_from(self.net.now(), offset as usize, buf, peek)?;
         self.options.move_peek_off(len, peek);
         Ok(len)
     }
@@ -66,7 +65,7 @@ impl Stream {
 
     /// What connect(2) to AF_UNSPEC does.
     fn disconnect(&self) -> Result<()> {
-        self.socket.disconnect(now());
+        self.socket.disconnect(self.net.now());
         Ok(())
     }
 
@@ -87,11 +86,11 @@ impl Stream {
     /// MSG_TRUNC: what would be read is dropped, or with MSG_PEEK only counted.
     fn discard(&self, len: usize, flags: i32) -> Result<usize> {
         if flags & libc::MSG_PEEK == 0 {
-            return self.socket.discard(now(), len);
+            return self.socket.discard(self.net.now(), len);
         }
         match self.socket.queued().0.min(len) {
             // Says why there is nothing.
-            0 => self.socket.receive(now(), &mut [0], true),
+            0 => self.socket.receive(self.net.now(), &mut [0], true),
             n => Ok(n),
         }
     }
@@ -99,7 +98,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.socket.close(now());
+        self.socket.close(self.net.now());
     }
 }
 
@@ -131,7 +130,7 @@ impl SocketOps for Stream {
         Some(Lingering { queue: self.queue.clone(), time, goes_on: Box::new(move || socket.lingers()) })
     }
     fn opened(&self, ino: u64) {
-        self.socket.configure(now(), |options| options.ip.inode = ino);
+        self.socket.configure(self.net.now(), |options| options.ip.inode = ino);
     }
     fn poll(&self) -> Events {
         shown(self.socket.readiness())
@@ -150,7 +149,7 @@ impl Connect for Stream {
         if addr::family(addr)? == libc::AF_UNSPEC {
             return self.disconnect();
         }
-        self.socket.connect(now(), addr::to_connect(self.socket.is_v6(), addr)?)
+        self.socket.connect(self.net.now(), addr::to_connect(self.socket.is_v6(), addr)?)
     }
     fn listen(&self, _cx: &dyn Caller, backlog: i32) -> Result<()> {
         self.socket.listen(backlog as u32 as usize)
@@ -174,7 +173,7 @@ impl Connect for Stream {
     }
     fn shutdown(&self, how: i32) -> Result<()> {
         let (read, write) = options::directions(how)?;
-        self.socket.shutdown(now(), read, write)
+        self.socket.shutdown(self.net.now(), read, write)
     }
     fn listening(&self) -> bool {
         self.socket.state() == State::Listen
@@ -194,18 +193,23 @@ impl Transfer for Stream {
                 return Err(Errno::EOPNOTSUPP);
             }
             let to = addr::to_connect(self.socket.is_v6(), to)?;
-            self.socket.send_fast_open(now(), to, req.data, wanted.zerocopy)
+            self.socket.send_fast_open(self.net.now(), to, req.data, wanted.zerocopy)
         } else if flags & libc::MSG_OOB != 0 {
-            self.socket.send_urgent(now(), req.data)
+            self.socket.send_urgent(self.net.now(), req.data)
         } else {
-            self.socket.send_as(now(), req.data, wanted)
+            self.socket.send_as(self.net.now(), req.data, wanted)
         };
         sent.map_err(|errno| broken(cx, flags, errno))
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_ERRQUEUE != 0 {
             let notice = self.socket.take_notice().ok_or(Errno::EAGAIN)?;
-            return Ok(notices::received(self.socket.is_v6(), self.timestamping(), &notice, buf));
+            return Ok(notices::received(
+                self.net.clock(),
+                (self.socket.is_v6(), self.timestamping()),
+                &notice,
+                buf,
+            ));
         }
         if flags & libc::MSG_OOB != 0 {
             return self.recv_urgent(buf, flags);
@@ -250,7 +254,7 @@ impl SocketOptions for Stream {
             libc::SO_MEMINFO => Some(Ok(self.memory())),
             libc::SO_ZEROCOPY => Some(Ok(int(self.common.kept(libc::SOL_SOCKET, name)))),
             libc::SO_TIMESTAMPING => Some(Ok(int(self.timestamping() as i32))),
-            _ => self.socket.configure(now(), |o| self.common.get(&self.net, &o.ip, name)),
+            _ => self.socket.configure(self.net.now(), |o| self.common.get(&self.net, &o.ip, name)),
         }
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
@@ -261,14 +265,16 @@ impl SocketOptions for Stream {
             })),
             libc::SO_TIMESTAMPING => Some(read_int(value).and_then(|v| {
                 let flags = notices::flags(v, self.socket.state())?;
-                self.socket.set_timestamping(now(), flags);
+                self.socket.set_timestamping(self.net.now(), flags);
                 Ok(())
             })),
-            _ => self.socket.configure(now(), |o| self.common.set(cx, &self.net, &mut o.ip, name, value)),
+            _ => self
+                .socket
+                .configure(self.net.now(), |o| self.common.set(cx, &self.net, &mut o.ip, name, value)),
         }
     }
     fn option_changed(&self, name: i32) {
-        self.socket.configure(now(), |options| tcp::apply(&self.options, options, name));
+        self.socket.configure(self.net.now(), |options| tcp::apply(&self.options, options, name));
     }
     fn get_option_at(
         &self,

@@ -17,7 +17,6 @@ use abi::clone::{
     CLONE_NEWUTS, NAMESPACES,
 };
 use abi::{Errno, Result};
-use caller::timer::TimerService;
 use cgroup::Cgroup;
 use lock_order::Mutex;
 use mqueue::Mqueues;
@@ -216,8 +215,6 @@ pub struct Making<'a> {
     pub devices: &'a caller::DeviceNumbers,
     /// The control group that the maker is in.
     pub cgroup: Arc<Cgroup>,
-    /// Runs timers of network stacks.
-    pub timers: &'a Arc<TimerService>,
 }
 
 impl Making<'_> {
@@ -276,7 +273,7 @@ impl NsProxy {
         }
         if wants(CLONE_NEWNET) {
             let counted = by.count(Kind::Net)?;
-            new.net = self.net.another(by.inums.next(), owner.clone(), counted, by.timers);
+            new.net = self.net.another(by.inums.next(), owner.clone(), counted);
         }
         if wants(CLONE_NEWTIME) {
             let counted = by.count(Kind::Time)?;

@@ -6,7 +6,6 @@ use kernfs::{At, Child, Entry, Names, What, dir, empty, private, text};
 use netstack::counters::{Counter, Link};
 use netstack::neigh::State;
 use netstack::route::RouteKind;
-use socket::net_ns::now;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -144,7 +143,7 @@ fn arp(at: &At) -> Result<Vec<u8>> {
         return Ok(out.into_bytes());
     }
     let stack = net.stack();
-    let mut all = stack.with_neighbours(|table| table.shown(now(), &stack.sysctls));
+    let mut all = stack.with_neighbours(|table| table.shown(net.now(), &stack.sysctls));
     all.sort_by_key(|(key, ..)| *key);
     for ((index, ip), mac, state) in all {
         let (IpAddr::V4(ip), Some(link)) = (ip, stack.link(index)) else { continue };

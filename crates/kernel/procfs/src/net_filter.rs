@@ -4,7 +4,6 @@ use abi::Result;
 use conntrack::{Entry as Connection, Status, Tuple};
 use kernfs::At;
 use netfilter::Family;
-use socket::net_ns::now;
 use std::fmt::Write;
 use std::net::IpAddr;
 use xtables::xt::{Match, Target};
@@ -45,7 +44,8 @@ pub(crate) fn targets6(_: &At) -> Result<Vec<u8>> {
 
 /// The connections.
 pub(crate) fn nf_conntrack(at: &At) -> Result<Vec<u8>> {
-    let (ns, now) = (at.nsproxy(), now().millis());
+    let ns = at.nsproxy();
+    let now = ns.net.now().millis();
     let mut out = String::new();
     for entry in ns.net.netfilter().connections.entries(now) {
         // Writing to a string does not fail.

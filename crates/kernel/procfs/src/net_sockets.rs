@@ -5,7 +5,6 @@ use kernfs::At;
 use netstack::datagram::DatagramSocket;
 use netstack::rows::Row;
 use netstack::tcp::State;
-use socket::net_ns::now;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -53,7 +52,8 @@ fn columns(at: &At, row: &Row) -> String {
 }
 
 fn tcp_table(at: &At, v6: bool) -> Vec<u8> {
-    let (ns, time) = (at.nsproxy(), now());
+    let ns = at.nsproxy();
+    let time = ns.net.now();
     let sockets = ns.net.stack().tcp_sockets();
     let mut rows: Vec<_> = sockets.iter().filter(|s| s.is_v6() == v6).map(|s| (s.row(time), s)).collect();
     // Listeners come first.

@@ -20,7 +20,6 @@ use nsproxy::{NsProxy, UtsNamespace};
 use numbers::{limit_value, set_numbers};
 use pid::PID_MAX;
 use rights::Cap;
-use socket::net_ns::now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Kernel, RELEASE, VERSION};
@@ -418,7 +417,7 @@ static ROWS: &[Row] = &[
     fixed("net/netfilter/nf_conntrack_buckets", "65536"),
     fixed("net/netfilter/nf_conntrack_checksum", "1"),
     made("net/netfilter/nf_conntrack_count", |k| {
-        k.ns.net.netfilter().connections.count(now().millis()).to_string()
+        k.ns.net.netfilter().connections.count(k.ns.net.now().millis()).to_string()
     }),
     timeout("net/netfilter/nf_conntrack_generic_timeout", Timeout::Generic),
     timeout("net/netfilter/nf_conntrack_icmp_timeout", Timeout::Icmp),

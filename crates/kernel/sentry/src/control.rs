@@ -293,7 +293,7 @@ impl Running for Control {
                 "the container uses the host's own sockets: connect to the port itself".into(),
             ));
         }
-        let connection = hostlink::Forward::connect(net.stack(), port)
+        let connection = hostlink::Forward::connect(net.stack(), *net.clock(), port)
             .map_err(|e| other(format!("cannot connect to port {port} inside: {e}")))?;
         Ok(Box::new(move || {
             let _ = connection.run(from, to);

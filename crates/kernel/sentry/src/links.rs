@@ -15,7 +15,7 @@ pub(crate) fn attach(
 ) -> Result<(), StartError> {
     let net = &kernel.first.namespaces.net;
     if !sockets.is_empty() {
-        hostlink::attach(net.stack(), &mut pod.links.lock(), &interfaces, sockets)
+        hostlink::attach((net.stack(), *net.clock()), &mut pod.links.lock(), &interfaces, sockets)
             .map_err(|error| other(format!("network interfaces: {error}")))?;
     }
     net.set_interfaces(interfaces);

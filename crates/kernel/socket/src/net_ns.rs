@@ -2,8 +2,8 @@
 //!
 //! A namespace owns a TCP/IP stack ([`netstack::Stack`]), which has a loopback interface that is up. A subsystem with a
 //! way out adds links, addresses and routes to [`NetNamespace::stack`]: `add_link` with a `Device`, `set_up`,
-//! `add_address`, `with_routes`; frames that arrive go to `Stack::receive` with [`now`]. A timer of the
-//! kernel runs the stack's timers.
+//! `add_address`, `with_routes`; frames that arrive go to `Stack::receive` with [`NetNamespace::now`]. The stack runs on
+//! the kernel's timers and counts time by their clock.
 //!
 //! A namespace ends with its last process, socket and file. Interfaces of other namespaces that lead to it, and their
 //! numbers for it, are weak references. The timer service's thread removes the pairs of interfaces and the numbers that
@@ -15,7 +15,7 @@ use crate::netlink::sockets::{NetlinkRow, Ports, Rtnl, Sockets};
 use crate::shown;
 use crate::unix::UnixList;
 use caller::timer::{TimerHandle, TimerService};
-use ktime::Ktime;
+use ktime::{Clock, Ktime};
 use lock_order::{Mutex, RwLock, rank};
 use netfilter::Netfilter;
 use netstack::conf::{Which, Whose};
@@ -49,7 +49,10 @@ pub struct NetNamespace {
     nftables: Nftables,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
+    /// The kernel's.
     timers: Arc<TimerService>,
+    /// That of the timers, which the stack counts by.
+    clock: Clock,
     initial: bool,
     nets: Arc<Nets>,
     counted: Option<NamespaceCount>,
@@ -91,8 +94,7 @@ impl Drop for NetNamespace {
 }
 
 impl NetNamespace {
-    /// Owned by `user_ns`, with these interfaces to show, and a stack with a loopback interface that is up. The stack's
-    /// timers run on `timers`.
+    /// Owned by `user_ns`, with these interfaces to show, and a stack with a loopback interface that is up.
     pub fn new(
         inum: u64,
         user_ns: Arc<UserNamespace>,
@@ -112,9 +114,9 @@ impl NetNamespace {
         inum: u64,
         user_ns: Arc<UserNamespace>,
         counted: NamespaceCount,
-        timers: &Arc<TimerService>,
     ) -> Arc<NetNamespace> {
-        let net = NetNamespace::make(inum, user_ns, Interfaces::default(), timers, Some((self, counted)));
+        let beside = Some((self, counted));
+        let net = NetNamespace::make(inum, user_ns, Interfaces::default(), &self.timers, beside);
         net.show_stack();
         net
     }
@@ -129,12 +131,13 @@ impl NetNamespace {
         let (mut seed, mut secret) = ([0; 16], [0; 16]);
         hostsys::clock::random(&mut seed);
         hostsys::clock::random(&mut secret);
+        let clock = *timers.clock();
         let (memory, nets, counted) = match beside {
             Some((other, counted)) => (other.stack.memory.clone(), other.nets.clone(), Some(counted)),
             None => (Arc::default(), Arc::default(), None),
         };
-        let stack = Stack::sharing(seed, |stack| Clock::new(stack, timers), memory, inum);
-        let netlink = Arc::new(Sockets::new(inum, nets.clone()));
+        let stack = Stack::sharing(seed, |stack| StackTimer::new(stack, timers), memory, inum);
+        let netlink = Arc::new(Sockets::new(inum, nets.clone(), clock));
         stack.set_monitor(netlink.clone());
         // Interfaces get link-local addresses and listen to routers; those that the host gives keep what they have there.
         for whose in [Whose::All, Whose::Default, Whose::Link(LOOPBACK)] {
@@ -155,6 +158,7 @@ impl NetNamespace {
             stack,
             stack_shown: AtomicBool::new(false),
             timers: timers.clone(),
+            clock,
             initial: counted.is_none(),
             nets,
             counted,
@@ -198,6 +202,16 @@ impl NetNamespace {
     /// To be held while interfaces, addresses, routes or rules are changed on request (Linux's `rtnl_lock`).
     pub fn rtnl(&self) -> Rtnl<'_> {
         self.netlink.rtnl()
+    }
+
+    /// The clock that the stack counts by: the kernel's.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The moment now, as operations of the stack take it.
+    pub fn now(&self) -> Ktime {
+        self.clock.now()
     }
 
     /// The TCP/IP stack.
@@ -253,24 +267,18 @@ impl NetNamespace {
     }
 }
 
-/// The time as stacks count it: CLOCK_MONOTONIC.
-pub fn now() -> Ktime {
-    let nanos = hostsys::clock::gettime_ns(libc::CLOCK_MONOTONIC).unwrap_or(0);
-    Ktime::from_nanos(u64::try_from(nanos).unwrap_or(0))
-}
-
 /// Runs a stack's timers: one timer of the kernel, set to the stack's earliest deadline.
-struct Clock {
-    me: Weak<Clock>,
+struct StackTimer {
+    me: Weak<StackTimer>,
     stack: Weak<Stack>,
     timers: Arc<TimerService>,
     /// The timer that is set, with its moment.
     next: Mutex<Option<(Ktime, TimerHandle)>, { rank::TIMER }>,
 }
 
-impl Clock {
-    fn new(stack: &Weak<Stack>, timers: &Arc<TimerService>) -> Arc<Clock> {
-        Arc::new_cyclic(|me| Clock {
+impl StackTimer {
+    fn new(stack: &Weak<Stack>, timers: &Arc<TimerService>) -> Arc<StackTimer> {
+        Arc::new_cyclic(|me| StackTimer {
             me: me.clone(),
             stack: stack.clone(),
             timers: timers.clone(),
@@ -281,7 +289,7 @@ impl Clock {
     /// Runs what is due, and sets the timer to the next deadline.
     fn tick(&self) {
         let Some(stack) = self.stack.upgrade() else { return };
-        stack.run_timers(now());
+        stack.run_timers(self.timers.clock().now());
         self.set(&stack);
     }
 
@@ -297,15 +305,15 @@ impl Clock {
     fn timer(&self, at: Ktime) -> (Ktime, TimerHandle) {
         let me = self.me.clone();
         let tick = move || {
-            if let Some(clock) = me.upgrade() {
-                clock.tick();
+            if let Some(timer) = me.upgrade() {
+                timer.tick();
             }
         };
-        (at, self.timers.schedule_after(at.since(now()), tick))
+        (at, self.timers.schedule(at, tick))
     }
 }
 
-impl Alarm for Clock {
+impl Alarm for StackTimer {
     fn earlier(&self, at: Ktime) {
         let mut next = self.next.lock();
         if next.as_ref().is_some_and(|(set, _)| *set <= at) {
@@ -340,10 +348,10 @@ mod tests {
         let (server, client) = (new(), new());
         server.bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
         server.listen(1).unwrap();
-        client.configure(now(), |options| options.linger2 = Some(std::time::Duration::from_millis(20)));
-        assert_eq!(client.connect(now(), server.local()), Err(abi::Errno::EINPROGRESS));
+        client.configure(net.now(), |options| options.linger2 = Some(std::time::Duration::from_millis(20)));
+        assert_eq!(client.connect(net.now(), server.local()), Err(abi::Errno::EINPROGRESS));
         let held = server.accept(Arc::new(Silent)).unwrap();
-        client.close(now());
+        client.close(net.now());
         let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while client.state() != netstack::tcp::State::Closed && std::time::Instant::now() < late {
             std::thread::sleep(std::time::Duration::from_millis(5));

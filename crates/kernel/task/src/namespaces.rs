@@ -62,7 +62,6 @@ impl Current {
             inums: &kernel.inums,
             devices: &kernel.vfs.resources.device_numbers,
             cgroup,
-            timers: &kernel.vfs.resources.timers,
         };
         let nsproxy = if flags & IN_SET == 0 { old } else { Arc::new(old.with_new(flags, &by)?) };
         Ok(NewNamespaces { creds, nsproxy })

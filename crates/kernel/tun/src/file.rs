@@ -6,7 +6,6 @@ use abi::{Errno, Result};
 use caller::UserMemory;
 use lock_order::{Mutex, rank};
 use netstack::frame::Frame;
-use socket::net_ns::now;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{Caller, FileOps, OpenFile, StreamOps};
@@ -69,8 +68,9 @@ impl FileOps for TunFile {
             return Err(Errno::EIO);
         }
         if let Some((bytes, offload)) = frame {
-            let stack = self.tuns.net().stack();
-            stack.receive(now(), tun.link.index, Frame::with(stack.pool().copy(bytes), offload));
+            let net = self.tuns.net();
+            let stack = net.stack();
+            stack.receive(net.now(), tun.link.index, Frame::with(stack.pool().copy(bytes), offload));
         }
         Ok(buf.len())
     }

@@ -5,7 +5,6 @@ use crate::addr;
 use abi::{Errno, Result};
 use caller::UserMemory;
 use netstack::datagram::DatagramSocket;
-use socket::net_ns::now;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -60,10 +59,10 @@ pub(crate) fn set(socket: &Socket<'_>, level: i32, name: i32, value: &[u8]) -> O
     // Streams belong to no group.
     let Some(datagrams) = socket.datagram else { return Some(Err(Errno::EPROTO)) };
     Some(match name {
-        MCAST_JOIN_GROUP..=MCAST_LEAVE_SOURCE_GROUP => of_any_family(datagrams, v6, name, value),
-        MCAST_MSFILTER => set_filter(datagrams, v6, value),
+        MCAST_JOIN_GROUP..=MCAST_LEAVE_SOURCE_GROUP => of_any_family(socket, datagrams, v6, name, value),
+        MCAST_MSFILTER => set_filter(socket, datagrams, v6, value),
         IP_MSFILTER => set_filter4(socket, datagrams, value),
-        _ if v6 => of_ipv6(datagrams, name, value),
+        _ if v6 => of_ipv6(socket, datagrams, name, value),
         libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP => of_ipv4(socket, datagrams, name, value),
         _ => source_of_ipv4(socket, datagrams, name, value),
     })
@@ -80,8 +79,8 @@ fn of_ipv4(socket: &Socket<'_>, datagrams: &DatagramSocket, name: i32, value: &[
     // Nothing is left on an interface that there is not.
     let iface = iface.map_err(|e| if name == libc::IP_ADD_MEMBERSHIP { e } else { Errno::EADDRNOTAVAIL })?;
     match name {
-        libc::IP_ADD_MEMBERSHIP => datagrams.join(now(), group.into(), iface),
-        _ => datagrams.leave(now(), group.into(), iface),
+        libc::IP_ADD_MEMBERSHIP => datagrams.join(socket.net.now(), group.into(), iface),
+        _ => datagrams.leave(socket.net.now(), group.into(), iface),
     }
 }
 
@@ -91,19 +90,19 @@ fn source_of_ipv4(socket: &Socket<'_>, datagrams: &DatagramSocket, name: i32, va
     let iface = having(socket, own)?;
     let block = matches!(name, libc::IP_BLOCK_SOURCE | libc::IP_UNBLOCK_SOURCE);
     let add = matches!(name, libc::IP_BLOCK_SOURCE | libc::IP_ADD_SOURCE_MEMBERSHIP);
-    datagrams.change_source(now(), (group.into(), iface), source.into(), add, block)
+    datagrams.change_source(socket.net.now(), (group.into(), iface), source.into(), add, block)
 }
 
 /// `struct ipv6_mreq`.
-fn of_ipv6(datagrams: &DatagramSocket, name: i32, value: &[u8]) -> Result<()> {
+fn of_ipv6(socket: &Socket<'_>, datagrams: &DatagramSocket, name: i32, value: &[u8]) -> Result<()> {
     let group = Ipv6Addr::from(array::<16>(value, 0)?);
     let iface = u32::from_ne_bytes(array(value, 16)?);
     if !group.is_multicast() {
         return Err(if name == libc::IPV6_ADD_MEMBERSHIP { Errno::EINVAL } else { Errno::EADDRNOTAVAIL });
     }
     match name {
-        libc::IPV6_ADD_MEMBERSHIP => datagrams.join(now(), group.into(), iface),
-        _ => datagrams.leave(now(), group.into(), iface),
+        libc::IPV6_ADD_MEMBERSHIP => datagrams.join(socket.net.now(), group.into(), iface),
+        _ => datagrams.leave(socket.net.now(), group.into(), iface),
     }
 }
 
@@ -118,18 +117,24 @@ fn stored(value: &[u8], at: usize, v6: bool) -> Result<IpAddr> {
 }
 
 /// `struct group_req` or `group_source_req`.
-fn of_any_family(datagrams: &Arc<DatagramSocket>, v6: bool, name: i32, value: &[u8]) -> Result<()> {
+fn of_any_family(
+    socket: &Socket<'_>,
+    datagrams: &Arc<DatagramSocket>,
+    v6: bool,
+    name: i32,
+    value: &[u8],
+) -> Result<()> {
     let iface = u32::from_ne_bytes(array(value, 0)?);
     let group = stored(value, GROUP, v6)?;
     match name {
-        MCAST_JOIN_GROUP => return datagrams.join(now(), group, iface),
-        MCAST_LEAVE_GROUP => return datagrams.leave(now(), group, iface),
+        MCAST_JOIN_GROUP => return datagrams.join(socket.net.now(), group, iface),
+        MCAST_LEAVE_GROUP => return datagrams.leave(socket.net.now(), group, iface),
         _ => {}
     }
     let source = stored(value, GROUP + STORAGE, v6)?;
     let block = matches!(name, MCAST_BLOCK_SOURCE | MCAST_UNBLOCK_SOURCE);
     let add = matches!(name, MCAST_BLOCK_SOURCE | MCAST_JOIN_SOURCE_GROUP);
-    datagrams.change_source(now(), (group, iface), source, add, block)
+    datagrams.change_source(socket.net.now(), (group, iface), source, add, block)
 }
 
 /// The most that setsockopt(2) takes for an option of groups, if that is more than usual.
@@ -171,18 +176,18 @@ fn set_filter4(socket: &Socket<'_>, datagrams: &DatagramSocket, value: &[u8]) ->
         return Err(Errno::EINVAL);
     }
     let exclude = excludes(mode)?;
-    datagrams.set_sources(now(), (group.into(), having(socket, own)?), exclude, sources?)
+    datagrams.set_sources(socket.net.now(), (group.into(), having(socket, own)?), exclude, sources?)
 }
 
 /// `struct group_filter`: interface, group, mode, sources.
-fn set_filter(datagrams: &DatagramSocket, v6: bool, value: &[u8]) -> Result<()> {
+fn set_filter(socket: &Socket<'_>, datagrams: &DatagramSocket, v6: bool, value: &[u8]) -> Result<()> {
     let (mode, number) = (word(value, GROUP + STORAGE)?, word(value, GROUP + STORAGE + 4)?);
     let any = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let number = count(datagrams.max_sources(any), value, number, GROUP_FILTER, STORAGE)?;
     let group = stored(value, GROUP, v6).map_err(|_| Errno::EINVAL)?;
     let sources: Result<Vec<IpAddr>> =
         (0..number).map(|n| stored(value, GROUP_FILTER + STORAGE * n, v6)).collect();
-    datagrams.set_sources(now(), (group, word(value, 0)?), excludes(mode)?, sources?)
+    datagrams.set_sources(socket.net.now(), (group, word(value, 0)?), excludes(mode)?, sources?)
 }
 
 /// getsockopt(2) of IP_MSFILTER and MCAST_MSFILTER; `None` for other options. What is there already says which group, and for how
@@ -198,8 +203,10 @@ pub(crate) fn get(
     let datagrams = socket.datagram?;
     match (level, name) {
         (libc::IPPROTO_IP, IP_MSFILTER) => Some(filter4(mem, socket, datagrams, value, room)),
-        (libc::IPPROTO_IP, MCAST_MSFILTER) => Some(filter(mem, datagrams, false, value, room)),
-        (libc::IPPROTO_IPV6, MCAST_MSFILTER) if v6 => Some(filter(mem, datagrams, true, value, room)),
+        (libc::IPPROTO_IP, MCAST_MSFILTER) => Some(filter(mem, (socket, datagrams), false, value, room)),
+        (libc::IPPROTO_IPV6, MCAST_MSFILTER) if v6 => {
+            Some(filter(mem, (socket, datagrams), true, value, room))
+        }
         _ => None,
     }
 }
@@ -226,7 +233,7 @@ fn filter4(
     if !group.is_multicast() {
         return Err(Errno::EINVAL);
     }
-    let (exclude, sources) = datagrams.sources(now(), group.into(), having(socket, own)?)?;
+    let (exclude, sources) = datagrams.sources(socket.net.now(), group.into(), having(socket, own)?)?;
     out.truncate(8);
     out.extend((if exclude { EXCLUDE } else { INCLUDE }).to_ne_bytes());
     out.extend((sources.len() as u32).to_ne_bytes());
@@ -240,7 +247,7 @@ fn filter4(
 
 fn filter(
     mem: &mut dyn UserMemory,
-    datagrams: &DatagramSocket,
+    (socket, datagrams): (&Socket<'_>, &DatagramSocket),
     v6: bool,
     value: u64,
     room: usize,
@@ -248,7 +255,7 @@ fn filter(
     let mut out = head(mem, value, room, GROUP_FILTER)?;
     let (iface, most) = (word(&out, 0)?, word(&out, GROUP + STORAGE + 4)?);
     let group = stored(&out, GROUP, v6).map_err(|_| Errno::EADDRNOTAVAIL)?;
-    let (exclude, sources) = datagrams.sources(now(), group, iface)?;
+    let (exclude, sources) = datagrams.sources(socket.net.now(), group, iface)?;
     out.truncate(GROUP + STORAGE);
     out.extend((if exclude { EXCLUDE } else { INCLUDE }).to_ne_bytes());
     out.extend((sources.len() as u32).to_ne_bytes());

@@ -63,9 +63,9 @@ pub(crate) fn set_at(
 /// getsockopt(2) of the levels of protocols.
 pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>> {
     match (level, socket.stream, socket.datagram) {
-        (libc::IPPROTO_TCP, Some(stream), _) => tcp::get(stream, socket.common, name),
+        (libc::IPPROTO_TCP, Some(stream), _) => tcp::get(socket.net, stream, socket.common, name),
         (libc::IPPROTO_UDP | libc::IPPROTO_UDPLITE, _, Some(datagram)) if datagram.protocol().is_udp() => {
-            udp::get(datagram, name)
+            udp::get(socket.net, datagram, name)
         }
         _ if icmp::has(socket, level, name)? => icmp::get(socket),
         _ => ip::get(socket, socket.level(level, name), name),
@@ -75,9 +75,11 @@ pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>>
 /// setsockopt(2) of the levels of protocols.
 pub(crate) fn set(socket: &Socket<'_>, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
     match (level, socket.stream, socket.datagram) {
-        (libc::IPPROTO_TCP, Some(stream), _) => tcp::set(stream, socket.common, cx, name, value),
+        (libc::IPPROTO_TCP, Some(stream), _) => {
+            tcp::set((socket.net, stream), socket.common, cx, name, value)
+        }
         (libc::IPPROTO_UDP | libc::IPPROTO_UDPLITE, _, Some(datagram)) if datagram.protocol().is_udp() => {
-            udp::set(datagram, name, value)
+            udp::set(socket.net, datagram, name, value)
         }
         _ if icmp::has(socket, level, name)? => icmp::set(socket, value),
         _ => ip::set(socket, cx, socket.level(level, name), name, value),

@@ -7,7 +7,6 @@ use netfilter::Family;
 use netstack::tcp::TcpSocket;
 use rights::Cap;
 use socket::NetNamespace;
-use socket::net_ns::now;
 use std::net::SocketAddr;
 use vfs::Caller;
 use xtables::layout::{self, HEAD, INFO, REPLACE};
@@ -194,7 +193,7 @@ pub(crate) fn original(
         if src.is_ipv4() != v4 {
             return Err(Errno::ENOENT);
         }
-        let (entry, _) = filter.connections.lookup(&tuple, now().millis()).ok_or(Errno::ENOENT)?;
+        let (entry, _) = filter.connections.lookup(&tuple, net.now().millis()).ok_or(Errno::ENOENT)?;
         let target = entry.original;
         Ok(crate::addr::to_bytes(SocketAddr::new(target.dst, target.dst_port)))
     };

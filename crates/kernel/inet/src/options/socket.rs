@@ -6,7 +6,6 @@ use netstack::datagram::DatagramSocket;
 use netstack::options::IpOptions;
 use netstack::tcp::{State, TcpSocket};
 use socket::NetNamespace;
-use socket::net_ns::now;
 use std::sync::Arc;
 
 /// A socket with options that are read or changed.
@@ -23,8 +22,8 @@ pub(crate) struct Socket<'a> {
 impl Socket<'_> {
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut IpOptions) -> Result<R>) -> Result<R> {
         match (self.datagram, self.stream) {
-            (Some(socket), _) => socket.configure(now(), f),
-            (None, Some(socket)) => socket.configure(now(), |o| f(&mut o.ip)),
+            (Some(socket), _) => socket.configure(self.net.now(), f),
+            (None, Some(socket)) => socket.configure(self.net.now(), |o| f(&mut o.ip)),
             (None, None) => Err(Errno::ENOPROTOOPT),
         }
     }
@@ -33,7 +32,7 @@ impl Socket<'_> {
     pub(crate) fn path_mtu(&self) -> Result<i32> {
         let mtu = match (self.datagram, self.stream) {
             (Some(socket), _) => socket.path_mtu(),
-            (None, Some(socket)) if socket.remote().is_ok() => Some(socket.info(now()).pmtu),
+            (None, Some(socket)) if socket.remote().is_ok() => Some(socket.info(self.net.now()).pmtu),
             _ => None,
         };
         mtu.map(|mtu| mtu as i32).ok_or(Errno::ENOTCONN)

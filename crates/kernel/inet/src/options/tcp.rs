@@ -4,8 +4,7 @@ use super::Common;
 use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use netstack::tcp::{Algorithm, State, TcpOptions, TcpSocket};
-use socket::Options;
-use socket::net_ns::now;
+use socket::{NetNamespace, Options};
 use std::time::Duration;
 use vfs::Caller;
 
@@ -63,20 +62,20 @@ fn secs(d: Duration) -> i32 {
 }
 
 /// getsockopt(2).
-pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<u8>> {
+pub(crate) fn get(net: &NetNamespace, socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<u8>> {
     match name {
-        libc::TCP_INFO => return Ok(socket::tcp_info::bytes(socket, now())),
-        libc::TCP_MAXSEG => return Ok(int(segment_size(socket))),
+        libc::TCP_INFO => return Ok(socket::tcp_info::bytes(socket, net.now())),
+        libc::TCP_MAXSEG => return Ok(int(segment_size(net, socket))),
         libc::TCP_CONGESTION => {
-            let algorithm = socket.configure(now(), |o| o.congestion);
+            let algorithm = socket.configure(net.now(), |o| o.congestion);
             let mut name = algorithm.name().as_bytes().to_vec();
             name.resize(CA_NAME, 0);
             return Ok(name);
         }
         libc::TCP_ULP => return Ok(Vec::new()),
-        libc::TCP_CC_INFO => return Ok(socket.congestion_info(now())),
+        libc::TCP_CC_INFO => return Ok(socket.congestion_info(net.now())),
         libc::TCP_QUICKACK => return Ok(int(socket.quick_ack() as i32)),
-        libc::TCP_TIMESTAMP => return Ok(int(now().millis() as i32)),
+        libc::TCP_TIMESTAMP => return Ok(int(net.now().millis() as i32)),
         // Without effect, also on Linux.
         libc::TCP_THIN_DUPACK | TCP_IS_MPTCP => return Ok(int(0)),
         libc::TCP_REPAIR_QUEUE | libc::TCP_QUEUE_SEQ | TCP_REPAIR_WINDOW => return Err(Errno::EINVAL),
@@ -85,7 +84,7 @@ pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<
         }
         _ => {}
     }
-    let value = socket.configure(now(), |o| {
+    let value = socket.configure(net.now(), |o| {
         Ok(match name {
             libc::TCP_NODELAY => o.nodelay as i32,
             libc::TCP_CORK => o.cork as i32,
@@ -109,12 +108,12 @@ pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<
 }
 
 /// TCP_MAXSEG: of a connection what it uses, otherwise what was asked for.
-fn segment_size(socket: &TcpSocket) -> i32 {
-    let asked = i32::from(socket.configure(now(), |o| o.max_segment));
+fn segment_size(net: &NetNamespace, socket: &TcpSocket) -> i32 {
+    let asked = i32::from(socket.configure(net.now(), |o| o.max_segment));
     if asked != 0 && matches!(socket.state(), State::Closed | State::Listen) {
         return asked;
     }
-    socket.info(now()).snd_mss as i32
+    socket.info(net.now()).snd_mss as i32
 }
 
 /// A number between bounds; EINVAL.
@@ -124,14 +123,14 @@ pub(crate) fn within(v: i32, least: i32, most: i32) -> Result<i32> {
 
 /// setsockopt(2).
 pub(crate) fn set(
-    socket: &TcpSocket,
+    (net, socket): (&NetNamespace, &TcpSocket),
     common: &Common,
     _cx: &dyn Caller,
     name: i32,
     value: &[u8],
 ) -> Result<()> {
     match name {
-        libc::TCP_CONGESTION => return set_congestion(socket, value),
+        libc::TCP_CONGESTION => return set_congestion(net, socket, value),
         // No upper layer protocol is there.
         libc::TCP_ULP => return Err(if value.is_empty() { Errno::EINVAL } else { Errno::ENOENT }),
         _ => {}
@@ -139,7 +138,7 @@ pub(crate) fn set(
     let v = read_int(value)?;
     match name {
         libc::TCP_QUICKACK => {
-            socket.set_quick_ack(now(), v != 0);
+            socket.set_quick_ack(net.now(), v != 0);
             return Ok(());
         }
         // They are for a socket under repair.
@@ -155,7 +154,7 @@ pub(crate) fn set(
     let fresh = matches!(state, State::Closed | State::Listen);
     let default_linger2 = fin_timeout(socket);
     let fast_open = socket.network().sysctls.tcp_fastopen.get() & 1 != 0;
-    socket.configure(now(), |o| set_field(o, name, v, (state, fresh, fast_open), default_linger2))
+    socket.configure(net.now(), |o| set_field(o, name, v, (state, fresh, fast_open), default_linger2))
 }
 
 fn fin_timeout(socket: &TcpSocket) -> Duration {
@@ -203,14 +202,14 @@ fn set_field(
     Ok(())
 }
 
-fn set_congestion(socket: &TcpSocket, value: &[u8]) -> Result<()> {
+fn set_congestion(net: &NetNamespace, socket: &TcpSocket, value: &[u8]) -> Result<()> {
     if value.is_empty() {
         return Err(Errno::EINVAL);
     }
     let name = value.get(..CA_NAME - 1).unwrap_or(value);
     let name = name.split(|&b| b == 0).next().unwrap_or_default();
     let algorithm = std::str::from_utf8(name).ok().and_then(Algorithm::by_name).ok_or(Errno::ENOENT)?;
-    socket.configure(now(), |o| o.congestion = algorithm);
+    socket.configure(net.now(), |o| o.congestion = algorithm);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol};
-use socket::net_ns::now;
+use socket::NetNamespace;
 use std::sync::Arc;
 
 /// UDP_CORK.
@@ -27,8 +27,8 @@ fn coverage(v: i32) -> u16 {
 }
 
 /// getsockopt(2).
-pub(crate) fn get(socket: &Arc<DatagramSocket>, name: i32) -> Result<Vec<u8>> {
-    socket.configure(now(), |o| match name {
+pub(crate) fn get(net: &NetNamespace, socket: &Arc<DatagramSocket>, name: i32) -> Result<Vec<u8>> {
+    socket.configure(net.now(), |o| match name {
         // Sockets of UDP have these, too; they cannot be set there.
         SEND_COVERAGE => Ok(int(o.send_coverage.into())),
         RECEIVE_COVERAGE => Ok(int(o.receive_coverage.unwrap_or(0).into())),
@@ -42,10 +42,10 @@ pub(crate) fn get(socket: &Arc<DatagramSocket>, name: i32) -> Result<Vec<u8>> {
 }
 
 /// setsockopt(2).
-pub(crate) fn set(socket: &Arc<DatagramSocket>, name: i32, value: &[u8]) -> Result<()> {
+pub(crate) fn set(net: &NetNamespace, socket: &Arc<DatagramSocket>, name: i32, value: &[u8]) -> Result<()> {
     let v = read_int(value)?;
     let lite = socket.protocol() == Protocol::UdpLite;
-    socket.configure(now(), |o| {
+    socket.configure(net.now(), |o| {
         match name {
             CORK => o.cork = v != 0,
             NO_CHECK6_TX => o.no_checksum6 = v != 0,

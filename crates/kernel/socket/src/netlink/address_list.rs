@@ -2,7 +2,7 @@
 
 use super::asker::{Asker, FILTERED};
 use super::wire::{Message, bytes_of, family_of};
-use crate::net_ns::now;
+use hostsys::clock::gettime_ns;
 use ktime::Ktime;
 use netstack::addr::{Prefix, Scope};
 use netstack::iface::{Address, Dad, Iface};
@@ -21,18 +21,18 @@ pub(super) fn dump(asker: &Asker<'_>) -> Vec<Vec<u8>> {
     let flags = if index != 0 { FILTERED } else { 0 };
     let wanted = |ip: &IpAddr| asker.family() == libc::AF_UNSPEC || asker.family() == family_of(ip);
     let mut out = Vec::new();
-    let shown = asker.net.interfaces();
+    let (shown, now) = (asker.net.interfaces(), asker.net.now());
     for link in shown.links.iter().filter(|link| index == 0 || link.index == index) {
         let new = || asker.reply(libc::RTM_NEWADDR, flags);
         match asker.net.stack().link(link.index).filter(|_| asker.net.shows_stack()) {
             Some(iface) => {
                 let all = iface.addresses();
                 let all = all.iter().filter(|address| wanted(&address.ip()));
-                out.extend(all.map(|address| describe(new(), &iface, address)));
+                out.extend(all.map(|address| describe(new(), &iface, address, now)));
             }
             None => {
                 let all = link.addresses.iter().filter(|(ip, _)| wanted(ip));
-                out.extend(all.map(|(ip, bits)| describe_shown(new(), link, *ip, *bits)));
+                out.extend(all.map(|(ip, bits)| describe_shown(new(), link, (*ip, *bits), now)));
             }
         }
     }
@@ -42,19 +42,19 @@ pub(super) fn dump(asker: &Asker<'_>) -> Vec<Vec<u8>> {
 }
 
 /// An address of the stack.
-pub(super) fn describe(message: Message, iface: &Iface, address: &Address) -> Vec<u8> {
-    one(message, (iface.index, &iface.name()), address)
+pub(super) fn describe(message: Message, iface: &Iface, address: &Address, now: Ktime) -> Vec<u8> {
+    one(message, (iface.index, &iface.name()), address, now)
 }
 
 /// An address that is only shown: its broadcast address is not known.
-fn describe_shown(message: Message, link: &Interface, ip: IpAddr, bits: u8) -> Vec<u8> {
+fn describe_shown(message: Message, link: &Interface, (ip, bits): (IpAddr, u8), now: Ktime) -> Vec<u8> {
     let prefix = Prefix::new(ip, bits);
     let broadcast = prefix.broadcast().filter(|_| !ip.is_loopback());
     let scope = if ip.is_loopback() { Scope::Host } else { netstack::addr::scope(ip) };
-    one(message, (link.index, &link.name), &Address { broadcast, scope, ..Address::new(prefix) })
+    one(message, (link.index, &link.name), &Address { broadcast, scope, ..Address::new(prefix) }, now)
 }
 
-fn one(message: Message, (index, name): (u32, &str), address: &Address) -> Vec<u8> {
+fn one(message: Message, (index, name): (u32, &str), address: &Address, now: Ktime) -> Vec<u8> {
     let ip = address.ip();
     let flags = flags(address);
     let mut fixed = vec![family_of(&ip) as u8, address.prefix.len, flags as u8, scope_byte(address.scope)];
@@ -73,7 +73,7 @@ fn one(message: Message, (index, name): (u32, &str), address: &Address) -> Vec<u
     if address.protocol != 0 {
         message = message.attribute(IFA_PROTO, &[address.protocol]);
     }
-    message.number(IFA_FLAGS, flags).attribute(libc::IFA_CACHEINFO, &cache_info(address)).done()
+    message.number(IFA_FLAGS, flags).attribute(libc::IFA_CACHEINFO, &cache_info(address, now)).done()
 }
 
 /// The flags of an address (`IFA_F_*`, rtnetlink(7)).
@@ -95,8 +95,7 @@ pub fn flags(address: &Address) -> u32 {
 }
 
 /// `struct ifa_cacheinfo`: the seconds that are left, and when the address was made and changed, in hundredths of seconds.
-fn cache_info(address: &Address) -> Vec<u8> {
-    let now = now();
+fn cache_info(address: &Address, now: Ktime) -> Vec<u8> {
     let left = |until: Option<Ktime>| match until {
         None => u32::MAX,
         Some(at) => u32::try_from(at.since(now).as_millis().div_ceil(1000)).unwrap_or(u32::MAX - 1),
@@ -104,7 +103,14 @@ fn cache_info(address: &Address) -> Vec<u8> {
     // An IPv4 address without an end counts as preferred for ever, whatever was said.
     let kept = address.is_permanent() && address.ip().is_ipv4();
     let preferred = if kept { u32::MAX } else { left(address.preferred_until) };
-    let stamps = [address.created, address.updated].map(|at| (at.millis() / 10) as u32);
+    // Programs compare these with CLOCK_MONOTONIC. An address that is only shown has none.
+    let monotonic =
+        gettime_ns(libc::CLOCK_MONOTONIC).and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0);
+    let nanos = |at: Ktime| match at {
+        Ktime::ZERO => 0,
+        at => monotonic.saturating_sub(now.since(at).as_nanos() as u64),
+    };
+    let stamps = [address.created, address.updated].map(|at| (nanos(at) / 10_000_000) as u32);
     [preferred, left(address.valid_until), stamps[0], stamps[1]]
         .iter()
         .flat_map(|n| n.to_ne_bytes())

@@ -12,7 +12,7 @@ use super::ifla::{
 use super::request::{Request, free_name, link, text};
 use super::wire::{self, Attribute};
 use super::{nsid, port};
-use crate::net_ns::{NetNamespace, now};
+use crate::net_ns::NetNamespace;
 use abi::Errno;
 use netstack::LOOPBACK;
 use netstack::addr::{Prefix, Scope};
@@ -115,7 +115,7 @@ pub(super) fn new_address(asker: &Asker<'_>) -> Result<()> {
         let text = if v4 { "ipv4: Invalid address lifetime" } else { "IPv6: address lifetime invalid" };
         return Err(Refusal::with(Errno::EINVAL, text));
     }
-    let now = now();
+    let now = asker.net.now();
     let until = |seconds: u32| (seconds != u32::MAX).then(|| now.plus(Duration::from_secs(seconds.into())));
     let broadcast = match request.address(libc::IFA_BROADCAST)? {
         Some(IpAddr::V4(v4)) => Some(v4),

@@ -7,9 +7,9 @@ use super::asker::{Asker, MULTI};
 use super::diag_filter::{Filter, Subject};
 use super::error::Result;
 use super::wire::{self, Message};
-use crate::net_ns::now;
 use crate::tcp_info;
 use abi::Errno;
+use ktime::Ktime;
 use netstack::datagram::DatagramSocket;
 use netstack::notify::Events;
 use netstack::options::IpOptions;
@@ -102,32 +102,37 @@ enum DiagSocket {
 }
 
 impl DiagSocket {
-    fn row(&self) -> Row {
+    fn row(&self, now: Ktime) -> Row {
         match self {
-            DiagSocket::Tcp(socket) => socket.row(now()),
+            DiagSocket::Tcp(socket) => socket.row(now),
             DiagSocket::Datagram(socket, _) => socket.row(),
         }
     }
 
-    fn subject(&self) -> Subject {
+    fn subject(&self, now: Ktime) -> Subject {
         let ip = match self {
-            DiagSocket::Tcp(socket) => socket.configure(now(), |o| o.ip.clone()),
-            DiagSocket::Datagram(socket, _) => socket.configure(now(), |o| o.clone()),
+            DiagSocket::Tcp(socket) => socket.configure(now, |o| o.ip.clone()),
+            DiagSocket::Datagram(socket, _) => socket.configure(now, |o| o.clone()),
         };
         Subject { device: ip.device, mark: ip.mark }
     }
 
-    fn describe(&self, new: impl Fn() -> Message, wanted: &DiagRequest, row: &Row) -> Vec<u8> {
+    fn describe(
+        &self,
+        new: impl Fn() -> Message,
+        wanted: &DiagRequest,
+        (row, now): (&Row, Ktime),
+    ) -> Vec<u8> {
         match self {
-            DiagSocket::Tcp(socket) => tcp(new, wanted, socket, row),
-            DiagSocket::Datagram(socket, raw) => datagram(new, wanted, socket, *raw, row),
+            DiagSocket::Tcp(socket) => tcp(new, wanted, socket, (row, now)),
+            DiagSocket::Datagram(socket, raw) => datagram(new, wanted, socket, *raw, (row, now)),
         }
     }
 
     /// SOCK_DESTROY.
-    fn destroy(&self) {
+    fn destroy(&self, now: Ktime) {
         match self {
-            DiagSocket::Tcp(socket) => socket.destroy(now()),
+            DiagSocket::Tcp(socket) => socket.destroy(now),
             DiagSocket::Datagram(socket, _) => socket.destroy(),
         }
     }
@@ -170,25 +175,26 @@ pub(super) fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
     }
     let wanted = DiagRequest::parse(asker.body(), asker.is_admin())?;
     let all = sockets(asker, protocol);
+    let now = || asker.net.now();
     if destroys || !asker.dumps() {
-        let one = all.iter().flatten().find(|found| wanted.is(&found.row())).ok_or(Errno::ENOENT)?;
+        let one = all.iter().flatten().find(|found| wanted.is(&found.row(now()))).ok_or(Errno::ENOENT)?;
         if destroys && !wanted.admin {
             return Err(Errno::EPERM.into());
         }
         if destroys {
-            one.destroy();
+            one.destroy(now());
             return Ok(None);
         }
         let new = || asker.reply(SOCK_DIAG_BY_FAMILY, 0);
-        return Ok(Some(vec![one.describe(new, &wanted, &one.row())]));
+        return Ok(Some(vec![one.describe(new, &wanted, (&one.row(now()), now()))]));
     }
     let program = wire::attribute(asker.message, REQUEST, BYTECODE).filter(|program| !program.is_empty());
     let filter = program.map(|program| Filter::new(program, wanted.admin)).transpose()?;
     let new = || Message::new(SOCK_DIAG_BY_FAMILY, MULTI, asker.header.seq, asker.port);
     let describe = |found: &DiagSocket| {
-        let row = Some(found.row()).filter(|row| wanted.has(row))?;
-        let chosen = filter.as_ref().is_none_or(|filter| filter.accepts(&row, &found.subject()));
-        chosen.then(|| found.describe(new, &wanted, &row))
+        let row = Some(found.row(now())).filter(|row| wanted.has(row))?;
+        let chosen = filter.as_ref().is_none_or(|filter| filter.accepts(&row, &found.subject(now())));
+        chosen.then(|| found.describe(new, &wanted, (&row, now())))
     };
     // A dump of an unknown protocol ends with the error.
     let code = if all.is_some() { 0 } else { -Errno::ENOENT.raw() };
@@ -196,18 +202,22 @@ pub(super) fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
     Ok(Some(asker.dump_ending(items, code)))
 }
 
-fn tcp(new: impl Fn() -> Message, wanted: &DiagRequest, socket: &TcpSocket, row: &Row) -> Vec<u8> {
-    let time = now();
-    let (ip, congestion) = socket.configure(time, |o| (o.ip.clone(), o.congestion));
+fn tcp(
+    new: impl Fn() -> Message,
+    wanted: &DiagRequest,
+    socket: &TcpSocket,
+    (row, now): (&Row, Ktime),
+) -> Vec<u8> {
+    let (ip, congestion) = socket.configure(now, |o| (o.ip.clone(), o.congestion));
     // A listener's send queue is its backlog.
-    let tx = if row.state == State::Listen as u8 { socket.info(time).sacked } else { row.tx as u32 };
+    let tx = if row.state == State::Listen as u8 { socket.info(now).sacked } else { row.tx as u32 };
     let message = new().fixed(&fixed(row, tx, ip.device));
     if row.state == State::TimeWait as u8 {
         return message.done();
     }
     let mut message = shared(message, wanted, row, &ip).attribute(SHUTDOWN, &[shutdown(socket, row.state)]);
     if wanted.asks(INFO) {
-        message = message.attribute(INFO, &tcp_info::bytes(socket, now()));
+        message = message.attribute(INFO, &tcp_info::bytes(socket, now));
     }
     if wanted.asks(CONG) {
         message = message.text(CONG, congestion.name());
@@ -221,9 +231,9 @@ fn datagram(
     wanted: &DiagRequest,
     socket: &Arc<DatagramSocket>,
     raw: bool,
-    row: &Row,
+    (row, now): (&Row, Ktime),
 ) -> Vec<u8> {
-    let ip = socket.configure(now(), |o| o.clone());
+    let ip = socket.configure(now, |o| o.clone());
     let message = new().fixed(&fixed(row, row.tx as u32, ip.device));
     let mut message = shared(message, wanted, row, &ip).attribute(SHUTDOWN, &[0]);
     if raw {

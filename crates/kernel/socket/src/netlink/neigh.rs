@@ -4,7 +4,6 @@ use super::asker::{Asker, FILTERED};
 use super::error::{Refusal, Result};
 use super::request::Request;
 use super::wire::{self, Message, bytes_of, family_of};
-use crate::net_ns::now;
 use abi::Errno;
 use netstack::iface::{Iface, Kind};
 use netstack::neigh::State;
@@ -48,7 +47,7 @@ pub(super) fn dump(asker: &Asker<'_>) -> Vec<Vec<u8>> {
     let (index, master) = (number(NDA_IFINDEX), number(NDA_MASTER));
     let flags = if index.is_some() || master.is_some() { FILTERED } else { 0 };
     let stack = asker.net.stack();
-    let mut all = stack.with_neighbours(|table| table.shown(now(), &stack.sysctls));
+    let mut all = stack.with_neighbours(|table| table.shown(asker.net.now(), &stack.sysctls));
     all.sort_by_key(|(key, ..)| (key.1.is_ipv6(), key.0, key.1));
     let wanted = |key: &(u32, IpAddr)| {
         (asker.family() == libc::AF_UNSPEC || asker.family() == family_of(&key.1))
@@ -73,7 +72,7 @@ pub(super) fn get(asker: &Asker<'_>) -> Result<Vec<u8>> {
         return Err(Refusal::with(Errno::EINVAL, "No device specified"));
     }
     let stack = asker.net.stack();
-    let all = stack.with_neighbours(|table| table.shown(now(), &stack.sysctls));
+    let all = stack.with_neighbours(|table| table.shown(asker.net.now(), &stack.sysctls));
     let found = all.into_iter().find(|(key, ..)| *key == (index, ip));
     let (_, mac, state) = found.ok_or(Refusal::with(Errno::ENOENT, "Neighbour entry not found"))?;
     Ok(describe(asker.reply(libc::RTM_NEWNEIGH, 0), index, ip, mac, state))
@@ -149,7 +148,7 @@ pub(super) fn add(asker: &Asker<'_>) -> Result<()> {
         return Err(Errno::EOPNOTSUPP.into());
     }
     let flags = i32::from(asker.header.flags);
-    let (key, time, stack) = ((iface.index, ip), now(), asker.net.stack());
+    let (key, time, stack) = ((iface.index, ip), asker.net.now(), asker.net.stack());
     let most = stack.sysctls.neigh_gc_thresh.size();
     let (mac, waiting) = stack.with_neighbours(|table| {
         let known = table.shown(time, &stack.sysctls);

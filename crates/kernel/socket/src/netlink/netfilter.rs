@@ -4,7 +4,7 @@
 
 use super::Netlink;
 use super::asker::{MIN_TYPE, Manner};
-use crate::net_ns::{self, NetNamespace};
+use crate::net_ns::NetNamespace;
 use abi::Errno;
 use nftables::{AckOptions, Asker, Event, Request, acknowledge};
 use rights::Cap;
@@ -112,7 +112,7 @@ impl Netlink {
             name: &name,
             options: AckOptions { capped: manner.cap_ack, extended: manner.ext_ack },
             listeners: self.net.netlink.has_members(NETLINK_NETFILTER, NFTABLES_GROUP),
-            now: net_ns::now().millis(),
+            now: self.net.now().millis(),
             room,
         };
         serve(&self.net, bytes, &asker, cx)

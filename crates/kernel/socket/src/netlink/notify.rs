@@ -54,8 +54,10 @@ impl Monitor for Sockets {
                 }
                 link::describe(message(seq), &facts, change.how)
             }
-            What::Address(iface, address) => address_list::describe(message(seq), iface, address),
-            What::Route(route) => routes::describe(message(seq), route),
+            What::Address(iface, address) => {
+                address_list::describe(message(seq), iface, address, self.clock.now())
+            }
+            What::Route(route) => routes::describe(message(seq), route, self.clock.now()),
             What::Rule(rule) => rules::describe(message(seq), rule),
             What::Neighbour((index, ip), mac, state) => {
                 neigh::describe(message(0), *index, *ip, *mac, *state)

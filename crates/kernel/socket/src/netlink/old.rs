@@ -2,7 +2,7 @@
 
 use super::error::{Refusal, Result};
 use super::routes;
-use crate::net_ns::{NetNamespace, now};
+use crate::net_ns::NetNamespace;
 use abi::Errno;
 use caller::UserMemory;
 use netstack::addr::Prefix;
@@ -109,7 +109,7 @@ pub(super) fn arp(
     let stack = net.stack();
     match cmd {
         SIOCGARP => {
-            let all = stack.with_neighbours(|table| table.shown(now(), &stack.sysctls));
+            let all = stack.with_neighbours(|table| table.shown(net.now(), &stack.sysctls));
             let (_, mac, state) = all.into_iter().find(|(known, ..)| *known == key).ok_or(Errno::ENXIO)?;
             let flags = match state {
                 State::Permanent => COMPLETE | PERMANENT,
@@ -129,7 +129,7 @@ pub(super) fn arp(
             }
             let mac = Mac(*request[HARDWARE + 2..].first_chunk().ok_or(Errno::EINVAL)?);
             let state = if flags & PERMANENT != 0 { State::Permanent } else { State::Stale };
-            let (time, most) = (now(), stack.sysctls.neigh_gc_thresh.size());
+            let (time, most) = (net.now(), stack.sysctls.neigh_gc_thresh.size());
             let waiting = stack.with_neighbours(|table| {
                 let known = table.shown(time, &stack.sysctls);
                 let room = known.len() < most || known.iter().any(|(other, ..)| *other == key);
@@ -151,7 +151,7 @@ fn named(net: &NetNamespace, name: &[u8]) -> Result<Arc<Iface>> {
 
 /// The interface by which packets to an address leave.
 fn towards(net: &NetNamespace, ip: Ipv4Addr) -> Result<Arc<Iface>> {
-    Ok(net.stack().route(&netstack::route::Key::to(ip.into()), now())?.iface)
+    Ok(net.stack().route(&netstack::route::Key::to(ip.into()), net.now())?.iface)
 }
 
 /// SIOCADDRT and SIOCDELRT.

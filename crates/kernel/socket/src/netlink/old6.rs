@@ -2,7 +2,7 @@
 
 use super::error::{Refusal, Result};
 use super::{old, routes};
-use crate::net_ns::{NetNamespace, now};
+use crate::net_ns::NetNamespace;
 use abi::Errno;
 use caller::UserMemory;
 use netstack::addr::Prefix;
@@ -61,7 +61,7 @@ pub(super) fn change(
     let link = link(net, word(&request, 20))?;
     let stack = net.stack();
     if adds {
-        let (now, dad) = (now(), stack.detection(&link, false));
+        let (now, dad) = (net.now(), stack.detection(&link, false));
         let fresh = Address { created: now, updated: now, dad, ..Address::new(prefix) };
         stack.add_address(link.index, fresh)?;
     } else {

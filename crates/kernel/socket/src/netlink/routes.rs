@@ -6,8 +6,9 @@ use super::error::{Refusal, Result};
 use super::gateways;
 use super::request::Request;
 use super::wire::{self, Message, bytes_of, family_of};
-use crate::net_ns::{NetNamespace, now};
+use crate::net_ns::NetNamespace;
 use abi::Errno;
+use ktime::Ktime;
 use netstack::addr::{Prefix, Scope};
 use netstack::route::{Hop, Key, Route, RouteKind, TABLE_MAIN};
 use netstack::{Cast, LOOPBACK, Stack};
@@ -46,7 +47,7 @@ fn leads(kind: RouteKind) -> bool {
     matches!(kind, RouteKind::Unicast | RouteKind::Local | RouteKind::Broadcast)
 }
 
-pub(super) fn describe(message: Message, route: &Route) -> Vec<u8> {
+pub(super) fn describe(message: Message, route: &Route, now: Ktime) -> Vec<u8> {
     let v6 = route.dst.addr.is_ipv6();
     let short = u8::try_from(route.table).unwrap_or(COMPAT);
     // Routes of IPv6 have no scope.
@@ -85,7 +86,7 @@ pub(super) fn describe(message: Message, route: &Route) -> Vec<u8> {
         index => message = message.number(libc::RTA_OIF, index),
     }
     if v6 {
-        message = message.attribute(libc::RTA_CACHEINFO, &cache_info(route)).attribute(RTA_PREF, &[0]);
+        message = message.attribute(libc::RTA_CACHEINFO, &cache_info(route, now)).attribute(RTA_PREF, &[0]);
     }
     message.done()
 }
@@ -103,9 +104,9 @@ fn next_hop(hop: &Hop) -> Vec<u8> {
 }
 
 /// `struct rta_cacheinfo`: the time that is left, in hundredths of seconds.
-fn cache_info(route: &Route) -> [u8; 32] {
+fn cache_info(route: &Route, now: Ktime) -> [u8; 32] {
     let mut info = [0; 32];
-    let left = route.expires.map_or(0, |at| at.since(now()).as_millis() / 10);
+    let left = route.expires.map_or(0, |at| at.since(now).as_millis() / 10);
     info[8..12].copy_from_slice(&i32::try_from(left).unwrap_or(i32::MAX).to_ne_bytes());
     info
 }
@@ -181,7 +182,7 @@ pub(super) fn dump(asker: &Asker<'_>) -> Result<Vec<Vec<u8>>> {
             && protocol.is_none_or(|protocol| protocol == u32::from(route.protocol))
             && kind.is_none_or(|kind| kind == u32::from(kind_byte(route.kind)))
     };
-    let flags = if filtered { FILTERED } else { 0 };
+    let (flags, now) = (if filtered { FILTERED } else { 0 }, asker.net.now());
     // In the order of Linux's tables: by the low byte of their number, then by address, the longest prefix first.
     let mut out: Vec<_> = all.iter().filter(of_family).filter(wanted).collect();
     out.sort_by_key(|r| {
@@ -189,7 +190,7 @@ pub(super) fn dump(asker: &Asker<'_>) -> Result<Vec<Vec<u8>>> {
         let default = v6 && r.dst.len == 0;
         (v6, r.table & 0xff, r.table, default, r.dst.addr, std::cmp::Reverse(r.dst.len), r.metric)
     });
-    Ok(out.into_iter().map(|route| describe(asker.reply(libc::RTM_NEWROUTE, flags), route)).collect())
+    Ok(out.into_iter().map(|route| describe(asker.reply(libc::RTM_NEWROUTE, flags), route, now)).collect())
 }
 
 const NO_TABLE: &str = "ipv4: FIB table does not exist";
@@ -231,7 +232,7 @@ pub(super) fn get(asker: &Asker<'_>) -> Result<Vec<u8>> {
     if own_source.is_some_and(|src| stack.owner_of(src).is_none()) {
         return Err(Errno::ENETUNREACH.into());
     }
-    let path = stack.route(&key, now())?;
+    let path = stack.route(&key, asker.net.now())?;
     let found = stack.read_routes(|routes| routes.lookup(&key, |_| true).cloned());
     let named = dst.is_ipv6() || asker.word(8) & LOOKUP_TABLE != 0;
     let table = found.as_ref().ok().filter(|_| named).map_or(TABLE_MAIN, |route| route.table);
@@ -294,7 +295,7 @@ fn shown_way(asker: &Asker<'_>, dst: IpAddr) -> Result<Vec<u8>> {
     let all = all(asker);
     let best = all.iter().filter(|route| route.dst.contains(dst)).max_by_key(|route| route.dst.len);
     let best = best.ok_or(Refusal::from(Errno::ENETUNREACH))?;
-    Ok(describe(asker.reply(libc::RTM_NEWROUTE, 0), best))
+    Ok(describe(asker.reply(libc::RTM_NEWROUTE, 0), best, asker.net.now()))
 }
 
 const OF_ROUTE: [u16; 10] = [

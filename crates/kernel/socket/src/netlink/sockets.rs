@@ -7,6 +7,7 @@ use crate::net_ns::Nets;
 use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;
+use ktime::Clock;
 use lock_order::{Mutex, MutexGuard, rank};
 use netstack::truesize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -209,6 +210,8 @@ pub(crate) struct Sockets {
     /// The namespace's own number.
     pub(super) own: u64,
     pub(super) nets: Arc<Nets>,
+    /// The clock of the kernel.
+    pub(super) clock: Clock,
     /// What the namespace calls others: `netlink/nsid.rs`.
     pub(super) ids: Mutex<BTreeMap<i32, u64>>,
     all: Mutex<Vec<Weak<Shared>>>,
@@ -234,9 +237,10 @@ impl Drop for Rtnl<'_> {
 
 impl Sockets {
     /// Of the namespace with a number.
-    pub(crate) fn new(own: u64, nets: Arc<Nets>) -> Sockets {
+    pub(crate) fn new(own: u64, nets: Arc<Nets>, clock: Clock) -> Sockets {
         Sockets {
             own,
+            clock,
             nets,
             ids: Mutex::default(),
             all: Mutex::default(),
