@@ -1,5 +1,6 @@
 //! Objects keep moments of the kernel's clock (`ktime::Ktime`), which a checkpoint can carry, not of the host's
-//! (`std::time::Instant`): no type, static or alias has one, unless it is listed here with its reason.
+//! (`std::time::Instant`): no type, static or alias has one, unless it is listed here with its reason. The network stack
+//! and what surrounds it take the moment now from the kernel's clock, and do not read the host's.
 
 use crate::habits::code;
 use crate::sources::{files, read};
@@ -19,6 +20,29 @@ const ALLOWED: &[Allowed] = &[
     ("crates/kernel/syscalls/src/events/epoll.rs", "Wait", "the argument of one call"),
     ("crates/kernel/syscalls/src/timeout.rs", "Timeout", "lives as long as one call"),
 ];
+
+/// Where the host's monotonic clock is not read.
+const KERNEL_CLOCK: [&str; 6] = [
+    "crates/net/",
+    "crates/kernel/hostinet/",
+    "crates/kernel/hostlink/",
+    "crates/kernel/inet/",
+    "crates/kernel/socket/",
+    "crates/kernel/tun/",
+];
+
+/// Ways to read it.
+const READINGS: [&str; 3] =
+    ["Instant::now()", "gettime_ns(libc::CLOCK_MONOTONIC", "gettime_ns(libc::CLOCK_BOOTTIME"];
+
+/// A file there that may read it all the same, and why.
+type Reader = (&'static str, &'static str);
+
+/// All of them.
+const READERS: &[Reader] = &[(
+    "crates/kernel/socket/src/netlink/address_list.rs",
+    "programs compare times of addresses with CLOCK_MONOTONIC",
+)];
 
 /// Words that begin an item which can keep something.
 const ITEMS: [&str; 5] = ["struct ", "enum ", "union ", "static ", "type "];
@@ -95,19 +119,43 @@ fn judge(found: &[(String, String)], allowed: &[Allowed]) -> Vec<String> {
     new.chain(stale).collect()
 }
 
-/// Items that keep moments of the host's clock and have no reason, and reasons that no item has.
+/// Whether a source text, before its tests, reads the host's monotonic clock.
+fn reads(text: &str) -> bool {
+    let code: String = code(text).split_whitespace().collect();
+    READINGS.iter().any(|reading| code.contains(reading))
+}
+
+/// What is wrong with files that read the host's clock where the kernel's is to be read.
+fn judge_readers(found: &[String], allowed: &[Reader]) -> Vec<String> {
+    let guarded = |file: &&String| KERNEL_CLOCK.iter().any(|folder| file.starts_with(folder));
+    let new = found.iter().filter(guarded).filter(|file| !allowed.iter().any(|(name, _)| name == *file));
+    let new = new.map(|file| {
+        format!(
+            "{file} reads the host's clock: take NetNamespace::now, or give the reason in xtask/src/clocks.rs"
+        )
+    });
+    let stale = allowed.iter().filter(|(name, _)| !found.iter().any(|file| file == name));
+    new.chain(stale.map(|(name, _)| format!("xtask/src/clocks.rs: {name} reads no clock"))).collect()
+}
+
+/// Items that keep moments of the host's clock and files that read it without a reason, and reasons that nothing has.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>, String> {
-    let mut found = Vec::new();
+    let (mut found, mut readers) = (Vec::new(), Vec::new());
     for folder in FOLDERS {
         for path in files(&root.join(folder))? {
             let file = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
             let tests = file.contains("/tests") || file.contains("/benches/");
             if !tests && file.ends_with(".rs") {
-                found.extend(moments(&read(&path)?).into_iter().map(|name| (file.clone(), name)));
+                let text = read(&path)?;
+                found.extend(moments(&text).into_iter().map(|name| (file.clone(), name)));
+                if reads(&text) {
+                    readers.push(file);
+                }
             }
         }
     }
-    Ok(judge(&found, ALLOWED))
+    let problems = judge(&found, ALLOWED).into_iter();
+    Ok(problems.chain(judge_readers(&readers, READERS)).collect())
 }
 
 #[cfg(test)]
@@ -138,6 +186,22 @@ mod tests {
         assert_eq!(found("static A: u64 = age(Instant::now());"), [""; 0]);
         assert_eq!(found("fn f(a: &'static str, b: Instant) { g(a, b); }"), [""; 0]);
         assert_eq!(found("#[cfg(test)]\nmod tests {\n    struct A(Instant);\n}"), [""; 0]);
+    }
+
+    #[test]
+    fn readings_of_the_clock_of_the_host_are_found() {
+        assert!(reads("let late = std::time::Instant::now();"));
+        assert!(reads("let n = hostsys::clock::gettime_ns(\n    libc::CLOCK_MONOTONIC,\n);"));
+        assert!(!reads("let n = gettime_ns(libc::CLOCK_REALTIME);\nlet now = net.now();"));
+        assert!(!reads("// Instant::now()\n#[cfg(test)]\nmod tests {\n    f(Instant::now());\n}"));
+    }
+
+    #[test]
+    fn readers_are_in_the_list_or_elsewhere() {
+        let found = ["crates/kernel/inet/src/a.rs".to_string(), "crates/kernel/mm/src/b.rs".to_string()];
+        assert_eq!(judge_readers(&found, &[]).len(), 1);
+        assert_eq!(judge_readers(&found, &[("crates/kernel/inet/src/a.rs", "a reason")]).len(), 0);
+        assert_eq!(judge_readers(&found[1..], &[("crates/kernel/inet/src/a.rs", "a reason")]).len(), 1);
     }
 
     #[test]
