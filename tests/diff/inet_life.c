@@ -127,6 +127,11 @@ TEST(lifetimes) {
         CHECK_EQ(life.ifa_valid, ~0u);
         CHECK_EQ(life.ifa_prefered, ~0u);
         CHECK(life.cstamp > 0 && life.cstamp == life.tstamp);
+        // Hundredths of seconds of CLOCK_MONOTONIC, which jiffies follow roughly.
+        struct timespec now;
+        OK(clock_gettime(CLOCK_MONOTONIC, &now));
+        int ago = now.tv_sec * 100 + now.tv_nsec / 10000000 - life.cstamp;
+        CHECK(ago > -500 && ago < 500);
         CHECK_EQ(address(d, ip, sure, 100, 50, 0), EEXIST);
         CHECK_EQ(address(d, ip, sure, 100, 50, NLM_F_EXCL | NLM_F_REPLACE), EEXIST);
         CHECK_EQ(address(d, ip, sure, 100, 50, NLM_F_REPLACE), 0);
