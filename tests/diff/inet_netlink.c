@@ -596,31 +596,39 @@ TEST(gateways) {
     if (geteuid() != 0) SKIP("not root");
     struct request r = address(RTM_NEWADDR, NLM_F_CREATE, "10.66.0.1", 24);
     CHECK_EQ(ask(&r), 0);
-    struct { const char *to, *gateway; int oif, flags, scope, error; const char *text; } cases[] = {
-        {"192.0.2.0", "10.66.0.1", 1, 0, RT_SCOPE_UNIVERSE, 0, ""},
-        {"192.0.3.0", "10.66.0.1", 0, 0, RT_SCOPE_UNIVERSE, 0, ""},
-        {"192.0.4.0", "127.0.0.1", 1, 0, RT_SCOPE_LINK, 0, ""},
-        {"192.0.5.0", "127.0.0.1", 1, 0, RT_SCOPE_HOST, EINVAL, "Route with host scope can not have a gateway"},
-        {"192.0.5.0", "127.0.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, EINVAL, "Nexthop has invalid gateway"},
-        {"192.0.5.0", "10.99.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_LINK, EINVAL, "Nexthop has invalid scope"},
-        {"192.0.5.0", "10.99.0.1", 0, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, ENODEV, "Nexthop device required for onlink"},
-        {"192.0.5.0", "10.99.0.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway"},
-        {"192.0.5.0", "224.0.0.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway"},
-        {"192.0.6.0", "10.99.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, 0, ""},
-        {"192.0.7.0", "192.0.6.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway"},
+    struct { const char *to, *gateway; int oif, flags, scope, error; const char *text; int table; } cases[] = {
+        {"192.0.2.0", "10.66.0.1", 1, 0, RT_SCOPE_UNIVERSE, 0, "", 0},
+        {"192.0.3.0", "10.66.0.1", 0, 0, RT_SCOPE_UNIVERSE, 0, "", 0},
+        {"192.0.4.0", "127.0.0.1", 1, 0, RT_SCOPE_LINK, 0, "", 0},
+        {"192.0.5.0", "127.0.0.1", 1, 0, RT_SCOPE_HOST, EINVAL, "Route with host scope can not have a gateway", 0},
+        {"192.0.5.0", "127.0.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, EINVAL, "Nexthop has invalid gateway", 0},
+        {"192.0.5.0", "10.99.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_LINK, EINVAL, "Nexthop has invalid scope", 0},
+        {"192.0.5.0", "10.99.0.1", 0, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, ENODEV, "Nexthop device required for onlink", 0},
+        {"192.0.5.0", "10.99.0.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway", 0},
+        {"192.0.5.0", "224.0.0.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway", 0},
+        {"192.0.6.0", "10.99.0.1", 1, RTNH_F_ONLINK, RT_SCOPE_UNIVERSE, 0, "", 0},
+        {"192.0.7.0", "192.0.6.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway", 0},
+        // A route of the same table leads to the gateway; other tables count only where rules name them.
+        {"192.0.8.0", NULL, 1, 0, RT_SCOPE_LINK, 0, "", 100},
+        {"192.0.9.0", "192.0.8.1", 1, 0, RT_SCOPE_UNIVERSE, 0, "", 100},
+        {"192.0.10.0", "192.0.8.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway", 0},
+        {"192.0.10.0", "192.0.8.1", 1, 0, RT_SCOPE_UNIVERSE, ENETUNREACH, "Nexthop has invalid gateway", 101},
+        {"192.0.10.0", "10.66.0.1", 1, 0, RT_SCOPE_UNIVERSE, 0, "", 101},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         r = route(RTM_NEWROUTE, NLM_F_CREATE, cases[i].to, 24, cases[i].oif ? RTN_UNICAST : RTN_BLACKHOLE);
         r.route.rtm_type = RTN_UNICAST;
         r.route.rtm_scope = cases[i].scope;
         r.route.rtm_flags = cases[i].flags;
-        add_ip(&r, RTA_GATEWAY, cases[i].gateway);
+        if (cases[i].table) r.route.rtm_table = cases[i].table;
+        if (cases[i].gateway) add_ip(&r, RTA_GATEWAY, cases[i].gateway);
         CHECK_TEXT(r, cases[i].error, cases[i].text);
     }
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (cases[i].error) continue;
         r = route(RTM_DELROUTE, 0, cases[i].to, 24, RTN_UNICAST);
         r.route.rtm_scope = RT_SCOPE_NOWHERE;
+        if (cases[i].table) r.route.rtm_table = cases[i].table;
         CHECK_EQ(ask(&r), 0);
     }
     r = address(RTM_DELADDR, 0, "10.66.0.1", 24);

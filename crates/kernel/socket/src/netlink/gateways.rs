@@ -6,19 +6,19 @@ use crate::net_ns::NetNamespace;
 use abi::Errno;
 use netstack::LOOPBACK;
 use netstack::addr::{Scope, is_link_local};
-use netstack::route::{Hop, RouteKind};
+use netstack::route::{Hop, Route, RouteKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const INVALID: &str = "Nexthop has invalid gateway";
 const DOWN: &str = "Nexthop device is not up";
 
-/// Checks a next hop of a route with a scope, as Linux does. Fills in the interface, which the gateway may say, and whether the
-/// gateway is an address of this host.
-pub(super) fn check(net: &NetNamespace, hop: &mut Hop, scope: Scope) -> Result<()> {
+/// Checks a next hop of a route, as Linux does. Fills in the interface, which the gateway may say, and whether the gateway is an
+/// address of this host.
+pub(super) fn check(net: &NetNamespace, hop: &mut Hop, route: &Route) -> Result<()> {
     match hop.gateway {
         None if hop.iface == 0 => Err(Errno::ENODEV.into()),
         None => must_be_up(net, hop.iface, "Device for nexthop is not up"),
-        Some(IpAddr::V4(gateway)) => check_v4(net, hop, gateway, scope),
+        Some(IpAddr::V4(gateway)) => check_v4(net, hop, gateway, route),
         Some(IpAddr::V6(gateway)) => check_v6(net, hop, gateway),
     }
 }
@@ -30,30 +30,30 @@ fn must_be_up(net: &NetNamespace, iface: u32, text: &'static str) -> Result<()> 
     }
 }
 
-fn check_v4(net: &NetNamespace, hop: &mut Hop, gateway: Ipv4Addr, scope: Scope) -> Result<()> {
-    let routes = |iface, scope| {
+fn check_v4(net: &NetNamespace, hop: &mut Hop, gateway: Ipv4Addr, route: &Route) -> Result<()> {
+    let towards = |iface, scope| {
         net.stack().read_routes(|routes| {
-            let route = routes.towards(gateway.into(), iface, scope)?;
-            Some((route.kind, route.iface))
+            let way = routes.towards(gateway.into(), iface, scope, route.table)?;
+            Some((way.kind, way.iface))
         })
     };
     let invalid = |errno| Refusal::with(errno, INVALID);
     if hop.onlink {
-        if scope != Scope::Global {
+        if route.scope != Scope::Global {
             return Err(Refusal::with(Errno::EINVAL, "Nexthop has invalid scope"));
         }
         if hop.iface == 0 {
             return Err(Refusal::with(Errno::ENODEV, "Nexthop device required for onlink"));
         }
         must_be_up(net, hop.iface, DOWN)?;
-        let of_host = matches!(routes(0, Scope::Link), Some((RouteKind::Local | RouteKind::Broadcast, _)));
+        let of_host = matches!(towards(0, Scope::Link), Some((RouteKind::Local | RouteKind::Broadcast, _)));
         return if of_host || gateway.is_multicast() { Err(invalid(Errno::EINVAL)) } else { Ok(()) };
     }
     if hop.iface != 0 {
         request::link(net, hop.iface)?;
     }
-    let narrower = if scope == Scope::Global { Scope::Link } else { Scope::Host };
-    let (kind, iface) = routes(hop.iface, narrower).ok_or_else(|| invalid(Errno::ENETUNREACH))?;
+    let narrower = if route.scope == Scope::Global { Scope::Link } else { Scope::Host };
+    let (kind, iface) = towards(hop.iface, narrower).ok_or_else(|| invalid(Errno::ENETUNREACH))?;
     match kind {
         RouteKind::Unicast => {}
         RouteKind::Local => hop.own_gateway = true,

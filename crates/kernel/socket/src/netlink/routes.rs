@@ -434,7 +434,7 @@ pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result
         }
         let mut hops: Vec<Hop> = route.hops().collect();
         for hop in &mut hops {
-            gateways::check(net, hop, route.scope)?;
+            gateways::check(net, hop, &route)?;
         }
         (route.iface, route.own_gateway) = (hops[0].iface, hops[0].own_gateway);
         route.others = hops.split_off(1);

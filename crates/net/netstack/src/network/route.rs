@@ -438,8 +438,9 @@ impl Routes {
         Err(Errno::ENETUNREACH)
     }
 
-    /// The route by which a gateway of IPv4 is reached, by an interface unless that is 0: one of no wider scope than `scope`.
-    pub fn towards(&self, gateway: IpAddr, iface: u32, scope: Scope) -> Option<&Route> {
+    /// The route by which a gateway of IPv4 is reached, by an interface unless that is 0: one of no wider scope than `scope`, in
+    /// `table`, where the route to be added goes, unless that is the main table, or else where the rules lead.
+    pub fn towards(&self, gateway: IpAddr, iface: u32, scope: Scope, table: u32) -> Option<&Route> {
         let leads = |route: &&Route| {
             route.dst.contains(gateway)
                 && route.scope <= scope
@@ -447,8 +448,15 @@ impl Routes {
                 && !refuses(route)
                 && route.kind != RouteKind::Throw
         };
+        let key = Key::to(gateway);
+        let by_rules =
+            self.rules.iter().filter(|rule| applies(rule, &key)).filter_map(|rule| match rule.action {
+                Action::Table(table) => Some(table),
+                Action::Refuse(_) => None,
+            });
+        let tables = Some(table).filter(|table| *table != TABLE_MAIN).into_iter().chain(by_rules);
         let of_table = |table| self.routes.iter().filter(move |route| route.table == table);
-        [TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT].into_iter().find_map(|table| of_table(table).find(leads))
+        tables.into_iter().find_map(|table| of_table(table).find(leads))
     }
 
     fn in_table(&self, table: u32, key: &Key, usable: impl Fn(u32) -> bool) -> Option<&Route> {
