@@ -27,7 +27,9 @@ impl LoopsTable {
     /// The devices of a new container with this number.
     pub fn add(&self, container: u32) -> Arc<Loops> {
         let loops = Arc::default();
-        self.0.lock().insert(container, Arc::downgrade(&loops));
+        let mut all = self.0.lock();
+        all.retain(|_, loops| loops.strong_count() > 0);
+        all.insert(container, Arc::downgrade(&loops));
         loops
     }
 
