@@ -22,5 +22,5 @@ pub use network::{Capture, Interface, Interfaces, Network, Route};
 pub use process::{
     CapabilitySets, ProcessInfo, ProcessSpec, RlimitSpec, SchedulerSpec, SeccompFilter, Target, WindowSize,
 };
-pub use sandbox::{DeviceKind, DeviceRule, DeviceSpec, PlatformName, RootSpec, SandboxSpec};
+pub use sandbox::{DeviceKind, DeviceRule, DeviceSpec, PlatformName, RootSpec, SandboxSpec, TraceSpec};
 pub use start_error::{StartError, StartErrorKind};

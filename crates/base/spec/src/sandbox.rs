@@ -82,6 +82,18 @@ pub struct SandboxSpec {
     pub strace_only: Vec<String>,
     /// Log more.
     pub debug: bool,
+    /// Trace sessions that begin before the first process.
+    #[serde(default)]
+    pub trace: Vec<TraceSpec>,
+}
+
+/// A trace session that begins with the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceSpec {
+    /// The session.
+    pub session: trace_wire::session::Session,
+    /// The descriptors of its sinks, in their order.
+    pub fds: Vec<FdIndex>,
 }
 
 /// The root file system.

@@ -35,6 +35,7 @@ pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
 /// A container. It is forgotten with the last of its processes.
 pub struct Container {
     index: Index,
+    name: OnceLock<String>,
     /// The namespaces of its first process.
     pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
@@ -68,6 +69,7 @@ impl Container {
         let programs = cgroup::Programs::new(&namespaces.cgroup.root);
         Arc::new(Container {
             index,
+            name: OnceLock::new(),
             namespaces,
             programs,
             root_fs: Mutex::new(None),
@@ -88,6 +90,16 @@ impl Container {
     /// Its number among the sandbox's containers; 0 is the one that the sandbox ends with.
     pub fn index(&self) -> u32 {
         self.index.number()
+    }
+
+    /// What the runtime calls it; empty while it is made.
+    pub fn name(&self) -> &str {
+        self.name.get().map_or("", String::as_str)
+    }
+
+    /// Sets its name. To be called once.
+    pub fn set_name(&self, name: &str) {
+        self.name.get_or_init(|| name.into());
     }
 
     /// The PID namespace of its processes.

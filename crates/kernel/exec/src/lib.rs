@@ -2,7 +2,7 @@
 //! memory go (`task::Current::replace_program`).
 //!
 //! [`exec`] goes through the interpreters of scripts (`script`), reads the ELF headers (crate `elf`), computes the new credentials
-//! (`creds`), maps the program (`load`) and writes its initial stack (`stack`).
+//! (`creds`), maps the program (`load`) and writes its initial stack (`stack`). `trace_points` tells trace sessions.
 
 #![forbid(unsafe_code)]
 
@@ -12,8 +12,10 @@ mod load;
 mod privacy;
 mod script;
 mod stack;
+pub mod trace_points;
 
 use crate::head::Head;
+use crate::trace_points::NewProgram;
 use abi::{Errno, Result, Signal, libc};
 use caller::Limits;
 use elf::{FileHeader, Image};
@@ -85,6 +87,7 @@ pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
         Some(path) => Some(open_interpreter(c, path)?),
         None => None,
     };
+    let interpreter = interp.as_ref().map(|(file, _)| file.clone());
     let guard = c.begin_exec()?;
     let creds = creds::of_program(c, &p.file)?;
     let broken = image.broken || interp.as_ref().is_some_and(|(_, i)| i.broken);
@@ -99,6 +102,12 @@ pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
         Err(e) => return Err(e.into()),
     };
     c.replace_program(loaded, p.name(), creds, guard)?;
+    let Program { file, filename, argv, envp, .. } = &p;
+    // The first program of a container is told when the container starts, not when it is made.
+    if c.task.group.container.first() != 0 {
+        let files = std::iter::once(file).chain(&interpreter);
+        trace_points::program_runs(c, &NewProgram { file, filename, argv, envp }, files);
+    }
     Err(SysErr::NoReturn)
 }
 

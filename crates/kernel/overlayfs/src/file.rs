@@ -13,7 +13,7 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use vfs::{
-    Caller, DirEntry, DirSink, DirectoryOps, FileOps, Internal, LentFd, MapOps, MapRequest, Mapping,
+    Caller, DirEntry, DirSink, DirectoryOps, FileOps, Internal, Layer, LentFd, MapOps, MapRequest, Mapping,
     OpenFile, SeekOps, StorageOps,
 };
 
@@ -154,6 +154,10 @@ impl MapOps for File {
     }
     fn image(&self) -> Option<(u64, u64)> {
         self.map_ops()?.image()
+    }
+    fn layer(&self) -> Option<Layer> {
+        let copied = !self.lower || self.node.upper.get().is_some();
+        Some(if copied { Layer::Upper } else { Layer::Lower })
     }
     fn image_fd(&self) -> Option<Arc<OwnedFd>> {
         self.map_ops()?.image_fd()

@@ -21,7 +21,7 @@ mod sysctl;
 mod tests;
 mod top;
 
-pub use pid::memory::command_line;
+pub use pid::memory::{command_line, strings};
 pub use sysctl::set as set_sysctl;
 
 use ::pid::PidNamespace;

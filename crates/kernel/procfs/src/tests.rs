@@ -172,6 +172,7 @@ fn process() -> Current {
         &pid,
         Arc::default(),
         ProcessInherited {
+            exec_session: false,
             container: kernel.first.clone(),
             rlimits: sched::Rlimits::UNLIMITED,
             personality: 0,

@@ -5,7 +5,7 @@ use crate::errors::other;
 use crate::fds::{Fds, control_group};
 use crate::pod::Pod;
 use crate::running::OnReady;
-use crate::{links, wire};
+use crate::{links, tracing, wire};
 use container::Limits;
 use hostlink::CaptureFile;
 use hostsys::fanotify::Group;
@@ -42,11 +42,16 @@ pub fn run(
     capture(&kernel, &spec, &mut fds)?;
     let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher);
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
+    for traced in spec.trace.clone() {
+        let its = traced.fds.iter().map(|index| fds.take(*index)).collect::<Result<_, _>>()?;
+        tracing::create(&kernel, traced.session, its, false)?;
+    }
     let control = Control::build(&kernel, kernel.first.clone(), &spec, fds, pod)?;
     let console = control.console.clone();
     on_ready(control.clone());
     let status = kernel.wait_finished();
     kernel.shutdown();
+    kernel.trace.end();
     control.changes.write_back_at_end();
     if let Some(c) = console {
         c.finish();

@@ -48,6 +48,7 @@ pub(crate) fn container(
     if let Some(limit) = spec.pids_limit {
         container.cgroup().set_pids_max(limit.into());
     }
+    container.set_name(&spec.id);
     container.set_id_maps(spec.id_maps.clone());
     container.withhold(spec.withheld);
     container.set_device_rules(spec.device_rules.clone());
@@ -64,6 +65,7 @@ pub(crate) fn container(
         &spec.process,
         &FdTable::new(kernel.vfs.resources.quotas.files.clone()),
         fs,
+        false,
     )?;
     match set_up(&mut c, spec, &mut fds, Importer::new(&pod.host_files)) {
         Ok(console) => {

@@ -8,6 +8,7 @@ use crate::pod::Pod;
 use crate::process::{enter_cwd, exec_first, install, new_process};
 use crate::running::{Executed, Running, Stdio};
 use crate::settings::{offsets, uts};
+use crate::tracing;
 use crate::write_back::RootChanges;
 use abi::{SigInfo, Signal};
 use container::Container;
@@ -20,6 +21,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
+use trace_wire::session::{Session, Status};
 use wait::{Events, Waiter};
 
 /// Wait status of a container with a first process that could not run.
@@ -36,6 +38,8 @@ pub(crate) struct Control {
     /// The first process until it is started.
     pub first: Mutex<Option<Current>>,
     pub signals_end_init: bool,
+    /// What its first process is.
+    pub process: ProcessSpec,
     /// Its root.
     pub changes: RootChanges,
 }
@@ -59,6 +63,7 @@ impl Control {
             console,
             first: Mutex::new(Some(first)),
             signals_end_init: spec.signals_end_init,
+            process: spec.process.clone(),
             changes,
         }))
     }
@@ -97,6 +102,7 @@ impl Running for Control {
         let Some(first) = self.first.lock().take() else {
             return Err(other("cannot start a container that has already been started".into()));
         };
+        tracing::container_starts(&first, &self.process);
         task::start(first).map_err(|e| {
             // No other code will end a container that never ran.
             self.container.finish(NOT_STARTED);
@@ -181,7 +187,7 @@ impl Running for Control {
         }
         let fs = FsContext::with_view(FsView::clone(&self.changes.view), 0);
         let table = FdTable::new(self.kernel.vfs.resources.quotas.files.clone());
-        let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
+        let mut c = new_process(&self.kernel, &self.container, process, &table, fs, true)?;
         let group = c.task.group.clone();
         // The program and the working directory may lie in a file system that a program inside serves.
         c.task.set_deadline(Some(self.kernel.clock().now().plus(SET_UP)));
@@ -231,6 +237,18 @@ impl Running for Control {
 
     fn trace(&self, on: bool) {
         self.kernel.set_strace(on);
+    }
+
+    fn trace_create(&self, session: Session, fds: Vec<OwnedFd>, force: bool) -> Result<(), StartError> {
+        tracing::create(&self.kernel, session, fds, force)
+    }
+
+    fn trace_delete(&self, name: &str) -> Result<(), StartError> {
+        tracing::delete(&self.kernel, name)
+    }
+
+    fn trace_list(&self) -> Vec<Status> {
+        self.kernel.trace.list()
     }
 
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {

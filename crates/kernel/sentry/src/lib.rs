@@ -20,6 +20,7 @@ mod pod;
 mod process;
 mod running;
 mod settings;
+mod tracing;
 mod wire;
 mod write_back;
 

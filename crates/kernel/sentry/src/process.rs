@@ -26,17 +26,19 @@ pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<()
     Ok(())
 }
 
-/// A process that has nothing but its place yet: no program, no descriptors.
+/// A process that has nothing but its place yet: no program, no descriptors. `exec_session`: it is started by `exec`.
 pub(crate) fn new_process(
     kernel: &Arc<Kernel>,
     container: &Arc<Container>,
     p: &ProcessSpec,
     table: &Arc<FdTable>,
     fs: Arc<FsContext>,
+    exec_session: bool,
 ) -> Result<Current, StartError> {
     let pid = container.pids().alloc().map_err(|_| other("no process id is free".into()))?;
     let handlers = Arc::new(Mutex::new(Handlers::default()));
     let inherited = ProcessInherited {
+        exec_session,
         container: container.clone(),
         rlimits: rlimits(container, p),
         personality: 0,

@@ -4,6 +4,7 @@ use overlay_diff::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use trace_wire::session::{Session, Status};
 
 /// What others may ask of a kernel about one of its containers. Called from any thread; none of the calls blocks for long.
 pub trait Running: Send + Sync {
@@ -28,6 +29,12 @@ pub trait Running: Send + Sync {
     fn memory(&self) -> u64;
     /// Whether system calls are logged from now on.
     fn trace(&self, on: bool);
+    /// Begins a trace session of the sandbox. `fds`: those of its sinks, in their order. `force`: one of the same name ends.
+    fn trace_create(&self, session: Session, fds: Vec<OwnedFd>, force: bool) -> Result<(), StartError>;
+    /// Ends a trace session, once its messages are sent.
+    fn trace_delete(&self, name: &str) -> Result<(), StartError>;
+    /// The trace sessions of the sandbox.
+    fn trace_list(&self) -> Vec<Status>;
     /// Makes another container in the same sandbox.
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
     /// Waits for the end of the first process, and then for all that is left of the container; its wait status.

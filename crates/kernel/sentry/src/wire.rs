@@ -15,7 +15,6 @@ use socket::{Families, NetNamespace};
 use spec::{Network, SandboxSpec, StartError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use syscalls::Calls;
 use task::{Jobs, Kernel, MakeNet, Parts};
 use tmpfs::{MemFiles, Options, TmpFs};
@@ -54,10 +53,12 @@ pub(crate) fn kernel(
     if !spec.network.is_host() {
         net.show_stack();
     }
-    calls
-        .trace_only(&spec.strace_only)
+    let logged = syscalls::numbers(&spec.strace_only)
         .map_err(|name| other(format!("--strace-syscalls: {name:?} is no system call")))?;
-    kernel.strace.store(spec.strace, Ordering::Relaxed);
+    if !logged.is_empty() {
+        kernel.trace.log_only(&logged);
+    }
+    kernel.set_strace(spec.strace);
     devices(&kernel, spec.network);
     file_system_types(&kernel);
     Ok((kernel, calls))

@@ -1,10 +1,13 @@
 //! From a trapped system call to its handler and back.
 
+use crate::points::Watched;
 use crate::table::{MAX_NR, Row};
 use abi::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 use task::{Current, SysErr, SysResult, SystemCalls};
+use trace::call;
+use trace_wire::points::{Call, Points};
 
 /// Every system call that is implemented.
 pub fn all_rows() -> impl Iterator<Item = &'static Row> {
@@ -23,8 +26,22 @@ static TABLE: LazyLock<Box<[Option<&'static Row>]>> = LazyLock::new(|| {
 pub struct Calls {
     /// Unimplemented ones, counted by number.
     missing: Vec<(AtomicU64, AtomicBool)>,
-    /// The only ones that strace shows, by number, if it does not show all.
-    traced: OnceLock<Box<[bool]>>,
+}
+
+/// The trace points that there are.
+pub fn trace_points() -> Points {
+    Points::new(all_rows().map(|row| Call {
+        nr: row.nr,
+        name: row.name,
+        schema: row.points.map(|schema| (schema.message, schema.optional)),
+    }))
+}
+
+/// The numbers of system calls by name. `Err` with a name that is no call.
+pub fn numbers(names: &[String]) -> Result<Vec<u32>, String> {
+    let number =
+        |name: &String| all_rows().find(|row| row.name == name).map(|row| row.nr).ok_or_else(|| name.clone());
+    names.iter().map(number).collect()
 }
 
 /// The row of a system call number.
@@ -36,25 +53,7 @@ impl Calls {
     /// None made yet.
     pub fn new() -> Arc<Calls> {
         let missing = (0..MAX_NR).map(|_| Default::default()).collect();
-        Arc::new(Calls { missing, traced: OnceLock::new() })
-    }
-
-    /// Has strace show only the calls of these names, or all for none. `Err` with one that is no call. To be called once.
-    pub fn trace_only(&self, names: &[String]) -> Result<(), String> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let mut shown = vec![false; MAX_NR];
-        for name in names {
-            let row = all_rows().find(|row| row.name == name).ok_or_else(|| name.clone())?;
-            shown[row.nr as usize] = true;
-        }
-        self.traced.get_or_init(|| shown.into());
-        Ok(())
-    }
-
-    fn is_traced(&self, nr: u64) -> bool {
-        self.traced.get().is_none_or(|shown| shown.get(nr as usize).copied().unwrap_or(false))
+        Arc::new(Calls { missing })
     }
 
     /// How often each unimplemented call was made.
@@ -63,7 +62,15 @@ impl Calls {
         counts.filter(|(_, n)| *n > 0).collect()
     }
 
-    fn unimplemented(&self, c: &mut Current, nr: u64, args: [u64; 6], strace: bool) {
+    fn call(&self, c: &mut Current, nr: u64, args: [u64; 6], strace: bool) -> SysResult {
+        match row(nr) {
+            Some(row) if strace => logged(c, row, args),
+            Some(row) => (row.call)(c, args),
+            None => self.unimplemented(c, nr, args, strace),
+        }
+    }
+
+    fn unimplemented(&self, c: &Current, nr: u64, args: [u64; 6], strace: bool) -> SysResult {
         if let Some((count, seen)) = self.missing.get(nr as usize) {
             count.fetch_add(1, Ordering::Relaxed);
             if !seen.swap(true, Ordering::Relaxed) {
@@ -73,7 +80,7 @@ impl Calls {
         if strace {
             log::info!(target: "strace", "[{}] syscall_{nr}({args:#x?}) = -1 ENOSYS", c.task.tid());
         }
-        c.set_result(Err(SysErr::Errno(Errno::ENOSYS)));
+        Err(SysErr::Errno(Errno::ENOSYS))
     }
 }
 
@@ -98,7 +105,8 @@ impl Calls {
     fn perform(&self, c: &mut Current) {
         let (nr, args) = c.ctx.call();
         c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
-        let strace = c.kernel().strace.load(Ordering::Relaxed) && self.is_traced(nr);
+        let watch = c.kernel().trace.of_call(nr);
+        let strace = watch & call::LOGGED != 0;
         if let Err(r) = c.seccomp_check(nr) {
             if strace {
                 log::info!(target: "strace", "[{}] call {nr} stopped by seccomp: {r:?}", c.task.tid());
@@ -109,18 +117,22 @@ impl Calls {
         }
         // A tracer may have changed it.
         let (nr, args) = if c.task.trace.is_traced() { c.ctx.call() } else { (nr, args) };
-        let Some(row) = row(nr) else {
-            self.unimplemented(c, nr, args, strace);
-            c.task.in_syscall.store(0, Ordering::Relaxed);
-            return;
+        let result = match watch {
+            0 => self.call(c, nr, args, false),
+            _ => {
+                let schema = row(nr).and_then(|row| row.points);
+                let watched = Watched::enter(c, nr, schema, args, watch);
+                let result = self.call(c, nr, args, strace);
+                watched.exit(c, &result);
+                result
+            }
         };
-        let result = if strace { traced(c, row, args) } else { (row.call)(c, args) };
         c.set_result(result);
         c.task.in_syscall.store(0, Ordering::Relaxed);
     }
 }
 
-fn traced(c: &mut Current, row: &Row, args: [u64; 6]) -> SysResult {
+fn logged(c: &mut Current, row: &Row, args: [u64; 6]) -> SysResult {
     let task = Arc::clone(&c.task);
     let shown = (row.show)(c, args);
     log::info!(target: "strace", "[{}] {}({}) ...", task.tid(), row.name, shown);
@@ -143,17 +155,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_calls_are_traced() {
-        let calls = Calls::new();
-        assert!(calls.is_traced(libc_number("read")) && calls.trace_only(&[]).is_ok());
-        assert_eq!(calls.trace_only(&["read".into(), "nosuch".into()]), Err("nosuch".into()));
-        calls.trace_only(&["read".into()]).unwrap();
-        assert!(calls.is_traced(libc_number("read")) && !calls.is_traced(libc_number("write")));
-        assert!(!calls.is_traced(u64::MAX));
-    }
-
-    fn libc_number(name: &str) -> u64 {
-        all_rows().find(|row| row.name == name).unwrap().nr.into()
+    fn calls_have_numbers() {
+        assert_eq!(numbers(&["read".into(), "write".into()]), Ok(vec![0, 1]));
+        assert_eq!(numbers(&["read".into(), "nosuch".into()]), Err("nosuch".into()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::time::clock;
 
 rows! {
     // Memory
-    9 mmap(u64, u64, i32, i32, i32, u64) = mmap::mmap, Partial("MAP_HUGETLB answers ENOMEM; MAP_GROWSDOWN grows for the program's own accesses, not for those of calls");
+    9 mmap(u64, u64, i32, i32, i32, u64) = mmap::mmap, Partial("MAP_HUGETLB answers ENOMEM; MAP_GROWSDOWN grows for the program's own accesses, not for those of calls"), MMAP;
     10 mprotect(u64, u64, i32) = mmap::mprotect, Full;
     11 munmap(u64, u64) = mmap::munmap, Full;
     12 brk(u64) = mmap::brk, Full;
@@ -64,13 +64,13 @@ rows! {
 
     // Processes
     39 getpid() = id::getpid, Full;
-    56 clone(u64, u64, u64, u64, u64) = process::clone, Full;
-    57 fork() = process::fork, Full;
-    58 vfork() = process::vfork, Full;
-    59 execve(PathPtr, Ptr, Ptr) = exec::execve, Full;
+    56 clone(u64, u64, u64, u64, u64) = process::clone, Full, CLONE;
+    57 fork() = process::fork, Full, FORK;
+    58 vfork() = process::vfork, Full, FORK;
+    59 execve(PathPtr, Ptr, Ptr) = exec::execve, Full, EXECVE;
     60 exit(i32) = process::exit, Full;
     61 wait4(i32, Ptr, i32, Ptr) = wait4::wait4, Full;
-    101 ptrace(u64, i32, u64, u64) = ptrace::ptrace, Partial("watchpoints see changes only, none for reads (ENOSPC), no PTRACE_SINGLEBLOCK, segments stay those of 64-bit programs");
+    101 ptrace(u64, i32, u64, u64) = ptrace::ptrace, Partial("watchpoints see changes only, none for reads (ENOSPC), no PTRACE_SINGLEBLOCK, segments stay those of 64-bit programs"), PTRACE;
     110 getppid() = id::getppid, Full;
     186 gettid() = id::gettid, Full;
     218 set_tid_address(u64) = process::set_tid_address, Full;
@@ -78,7 +78,7 @@ rows! {
     247 waitid(i32, i32, Ptr, i32, Ptr) = wait4::waitid, Full;
     272 unshare(i32) = ns::unshare, Full;
     308 setns(Fd, i32) = ns::setns, Full;
-    322 execveat(DirFd, PathPtr, Ptr, Ptr, i32) = exec::execveat, Full;
+    322 execveat(DirFd, PathPtr, Ptr, Ptr, i32) = exec::execveat, Full, EXECVEAT;
     434 pidfd_open(i32, u32) = process::pidfd_open, Full;
     435 clone3(Ptr, u64) = process::clone3, Full;
     448 process_mrelease(Fd, u32) = process::process_mrelease, Full;
@@ -87,20 +87,20 @@ rows! {
     // Identity
     102 getuid() = id::getuid, Full;
     104 getgid() = id::getgid, Full;
-    105 setuid(u32) = id::setuid, Full;
-    106 setgid(u32) = id::setgid, Full;
+    105 setuid(u32) = id::setuid, Full, SETID;
+    106 setgid(u32) = id::setgid, Full, SETID;
     107 geteuid() = id::geteuid, Full;
     108 getegid() = id::getegid, Full;
     109 setpgid(i32, i32) = id::setpgid, Full;
     111 getpgrp() = id::getpgrp, Full;
-    112 setsid() = id::setsid, Full;
+    112 setsid() = id::setsid, Full, SETSID;
     113 setreuid(u32, u32) = id::setreuid, Full;
     114 setregid(u32, u32) = id::setregid, Full;
     115 getgroups(i32, Ptr) = id::getgroups, Full;
     116 setgroups(u64, Ptr) = id::setgroups, Full;
-    117 setresuid(u32, u32, u32) = id::setresuid, Full;
+    117 setresuid(u32, u32, u32) = id::setresuid, Full, SETRESID;
     118 getresuid(Ptr, Ptr, Ptr) = id::getresuid, Full;
-    119 setresgid(u32, u32, u32) = id::setresgid, Full;
+    119 setresgid(u32, u32, u32) = id::setresgid, Full, SETRESID;
     120 getresgid(Ptr, Ptr, Ptr) = id::getresgid, Full;
     121 getpgid(i32) = id::getpgid, Full;
     122 setfsuid(u32) = id::setfsuid, Full;
@@ -129,7 +129,7 @@ rows! {
     204 sched_getaffinity(i32, u64, Ptr) = sched::sched_getaffinity, Full;
     251 ioprio_set(i32, i32, i32) = sched::ioprio_set, Partial("recorded, not applied");
     252 ioprio_get(i32, i32) = sched::ioprio_get, Full;
-    302 prlimit64(i32, i32, Ptr, Ptr) = limits::prlimit64, Full;
+    302 prlimit64(i32, i32, Ptr, Ptr) = limits::prlimit64, Full, PRLIMIT64;
     309 getcpu(Ptr, Ptr) = sched::getcpu, Full;
     314 sched_setattr(i32, Ptr, u32) = sched::sched_setattr, Partial("recorded, not applied; no deadline class");
     315 sched_getattr(i32, Ptr, u32, u32) = sched::sched_getattr, Full;

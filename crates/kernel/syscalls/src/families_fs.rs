@@ -13,17 +13,17 @@ use crate::{names, refused};
 
 rows! {
     // Reading and writing
-    0 read(Fd, Ptr, u64) = read_write::read, Full;
-    1 write(Fd, Ptr, u64) = read_write::write, Full;
+    0 read(Fd, Ptr, u64) = read_write::read, Full, READ;
+    1 write(Fd, Ptr, u64) = read_write::write, Full, WRITE;
     8 lseek(Fd, i64, i32) = read_write::lseek, Full;
-    17 pread64(Fd, Ptr, u64, i64) = read_write::pread64, Full;
-    18 pwrite64(Fd, Ptr, u64, i64) = read_write::pwrite64, Full;
-    19 readv(Fd, Ptr, u64) = read_write::readv, Full;
-    20 writev(Fd, Ptr, u64) = read_write::writev, Full;
-    295 preadv(Fd, Ptr, u64, i64, u64) = read_write::preadv, Full;
-    296 pwritev(Fd, Ptr, u64, i64, u64) = read_write::pwritev, Full;
-    327 preadv2(Fd, Ptr, u64, i64, u64, i32) = read_write::preadv2, Full;
-    328 pwritev2(Fd, Ptr, u64, i64, u64, i32) = read_write::pwritev2, Full;
+    17 pread64(Fd, Ptr, u64, i64) = read_write::pread64, Full, PREAD;
+    18 pwrite64(Fd, Ptr, u64, i64) = read_write::pwrite64, Full, PWRITE;
+    19 readv(Fd, Ptr, u64) = read_write::readv, Full, READ;
+    20 writev(Fd, Ptr, u64) = read_write::writev, Full, WRITE;
+    295 preadv(Fd, Ptr, u64, i64, u64) = read_write::preadv, Full, PREAD;
+    296 pwritev(Fd, Ptr, u64, i64, u64) = read_write::pwritev, Full, PWRITE;
+    327 preadv2(Fd, Ptr, u64, i64, u64, i32) = read_write::preadv2, Full, PREADV2;
+    328 pwritev2(Fd, Ptr, u64, i64, u64, i32) = read_write::pwritev2, Full, PWRITEV2;
     40 sendfile(Fd, Fd, Ptr, u64) = splice::sendfile, Full;
     275 splice(Fd, Ptr, Fd, Ptr, u64, u32) = splice::splice, Full;
     276 tee(Fd, Fd, u64, u32) = splice::tee, Full;
@@ -31,16 +31,16 @@ rows! {
     326 copy_file_range(Fd, Ptr, Fd, Ptr, u64, u32) = splice::copy_file_range, Full;
 
     // Descriptors
-    2 open(PathPtr, i32, u32) = open::open, Full;
-    3 close(Fd) = open::close, Full;
+    2 open(PathPtr, i32, u32) = open::open, Full, OPEN;
+    3 close(Fd) = open::close, Full, CLOSE;
     16 ioctl(Fd, u32, u64) = ioctl::ioctl, Full;
-    32 dup(Fd) = open::dup, Full;
-    33 dup2(Fd, Fd) = open::dup2, Full;
-    72 fcntl(Fd, i32, u64) = fcntl::fcntl, Full;
+    32 dup(Fd) = open::dup, Full, DUP;
+    33 dup2(Fd, Fd) = open::dup2, Full, DUP2;
+    72 fcntl(Fd, i32, u64) = fcntl::fcntl, Full, FCNTL;
     73 flock(Fd, i32) = fcntl::flock, Full;
-    85 creat(PathPtr, u32) = open::creat, Full;
-    257 openat(DirFd, PathPtr, i32, u32) = open::openat, Full;
-    292 dup3(Fd, Fd, i32) = open::dup3, Full;
+    85 creat(PathPtr, u32) = open::creat, Full, CREAT;
+    257 openat(DirFd, PathPtr, i32, u32) = open::openat, Full, OPENAT;
+    292 dup3(Fd, Fd, i32) = open::dup3, Full, DUP3;
     319 memfd_create(Ptr, u32) = storage::memfd_create, Partial("MFD_HUGETLB answers ENOSYS");
     436 close_range(u32, u32, u32) = open::close_range, Full;
     437 openat2(DirFd, PathPtr, Ptr, u64) = open::openat2, Full;
@@ -78,8 +78,8 @@ rows! {
     // Names
     78 getdents(Fd, Ptr, u32) = dirs::getdents, Full;
     79 getcwd(Ptr, u64) = dirs::getcwd, Full;
-    80 chdir(PathPtr) = dirs::chdir, Full;
-    81 fchdir(Fd) = dirs::fchdir, Full;
+    80 chdir(PathPtr) = dirs::chdir, Full, CHDIR;
+    81 fchdir(Fd) = dirs::fchdir, Full, FCHDIR;
     82 rename(PathPtr, PathPtr) = names::rename, Full;
     83 mkdir(PathPtr, u32) = names::mkdir, Full;
     84 rmdir(PathPtr) = names::rmdir, Full;
@@ -88,7 +88,7 @@ rows! {
     88 symlink(PathPtr, PathPtr) = names::symlink, Full;
     89 readlink(PathPtr, Ptr, i32) = stat::readlink, Full;
     133 mknod(PathPtr, u32, u64) = names::mknod, Full;
-    161 chroot(PathPtr) = dirs::chroot, Full;
+    161 chroot(PathPtr) = dirs::chroot, Full, CHROOT;
     217 getdents64(Fd, Ptr, u32) = dirs::getdents64, Full;
     258 mkdirat(DirFd, PathPtr, u32) = names::mkdirat, Full;
     259 mknodat(DirFd, PathPtr, u32, u64) = names::mknodat, Full;
@@ -116,10 +116,10 @@ rows! {
     199 fremovexattr(Fd, Ptr) = xattr::fremovexattr, Full;
 
     // Notification
-    253 inotify_init() = inotify::inotify_init, Full;
-    254 inotify_add_watch(Fd, PathPtr, u32) = inotify::inotify_add_watch, Partial("no IN_UNMOUNT");
-    255 inotify_rm_watch(Fd, i32) = inotify::inotify_rm_watch, Full;
-    294 inotify_init1(i32) = inotify::inotify_init1, Full;
+    253 inotify_init() = inotify::inotify_init, Full, INOTIFY_INIT;
+    254 inotify_add_watch(Fd, PathPtr, u32) = inotify::inotify_add_watch, Partial("no IN_UNMOUNT"), INOTIFY_ADD_WATCH;
+    255 inotify_rm_watch(Fd, i32) = inotify::inotify_rm_watch, Full, INOTIFY_RM_WATCH;
+    294 inotify_init1(i32) = inotify::inotify_init1, Full, INOTIFY_INIT1;
     300 fanotify_init(u32, u32) = fanotify::fanotify_init, Partial("no reports by file handle, pidfd or mount (EINVAL); EPERM without CAP_SYS_ADMIN");
     301 fanotify_mark(Fd, u32, u64, DirFd, PathPtr) = fanotify::fanotify_mark, Partial("events with a descriptor, and questions for permission; no events of names (EINVAL)");
 

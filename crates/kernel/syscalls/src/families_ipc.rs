@@ -10,8 +10,8 @@ use crate::table::{Row, rows};
 
 rows! {
     // Pipes
-    22 pipe(Ptr) = pipe::pipe, Full;
-    293 pipe2(Ptr, i32) = pipe::pipe2, Partial("O_NOTIFICATION_PIPE answers EINVAL");
+    22 pipe(Ptr) = pipe::pipe, Full, PIPE;
+    293 pipe2(Ptr, i32) = pipe::pipe2, Partial("O_NOTIFICATION_PIPE answers EINVAL"), PIPE2;
 
     // Readiness
     7 poll(Ptr, u32, i32) = poll::poll, Full;
@@ -26,22 +26,22 @@ rows! {
     441 epoll_pwait2(Fd, Ptr, i32, Ptr, Ptr, u64) = epoll::epoll_pwait2, Full;
 
     // Event descriptors
-    284 eventfd(u32) = eventfd::eventfd, Full;
-    290 eventfd2(u32, i32) = eventfd::eventfd2, Full;
-    282 signalfd(Fd, Ptr, u64) = eventfd::signalfd, Full;
-    289 signalfd4(Fd, Ptr, u64, i32) = eventfd::signalfd4, Full;
-    283 timerfd_create(i32, i32) = eventfd::timerfd_create, Full;
-    286 timerfd_settime(Fd, i32, Ptr, Ptr) = eventfd::timerfd_settime, Partial("the clock cannot be set, so TFD_TIMER_CANCEL_ON_SET never cancels");
-    287 timerfd_gettime(Fd, Ptr) = eventfd::timerfd_gettime, Full;
+    284 eventfd(u32) = eventfd::eventfd, Full, EVENTFD;
+    290 eventfd2(u32, i32) = eventfd::eventfd2, Full, EVENTFD2;
+    282 signalfd(Fd, Ptr, u64) = eventfd::signalfd, Full, SIGNALFD;
+    289 signalfd4(Fd, Ptr, u64, i32) = eventfd::signalfd4, Full, SIGNALFD4;
+    283 timerfd_create(i32, i32) = eventfd::timerfd_create, Full, TIMERFD_CREATE;
+    286 timerfd_settime(Fd, i32, Ptr, Ptr) = eventfd::timerfd_settime, Partial("the clock cannot be set, so TFD_TIMER_CANCEL_ON_SET never cancels"), TIMERFD_SETTIME;
+    287 timerfd_gettime(Fd, Ptr) = eventfd::timerfd_gettime, Full, TIMERFD_GETTIME;
 
     // Sockets
-    41 socket(i32, i32, i32) = socket::socket, Partial("AF_UNIX, AF_INET, AF_INET6, AF_PACKET, AF_NETLINK");
-    53 socketpair(i32, i32, i32, Ptr) = socket::socketpair, Partial("AF_UNIX only");
-    49 bind(Fd, Ptr, u32) = socket::bind, Full;
-    42 connect(Fd, Ptr, u32) = socket::connect, Full;
-    50 listen(Fd, i32) = socket::listen, Full;
-    43 accept(Fd, Ptr, Ptr) = socket::accept, Full;
-    288 accept4(Fd, Ptr, Ptr, i32) = socket::accept4, Full;
+    41 socket(i32, i32, i32) = socket::socket, Partial("AF_UNIX, AF_INET, AF_INET6, AF_PACKET, AF_NETLINK"), SOCKET;
+    53 socketpair(i32, i32, i32, Ptr) = socket::socketpair, Partial("AF_UNIX only"), SOCKETPAIR;
+    49 bind(Fd, Ptr, u32) = socket::bind, Full, BIND;
+    42 connect(Fd, Ptr, u32) = socket::connect, Full, CONNECT;
+    50 listen(Fd, i32) = socket::listen, Full, LISTEN;
+    43 accept(Fd, Ptr, Ptr) = socket::accept, Full, ACCEPT;
+    288 accept4(Fd, Ptr, Ptr, i32) = socket::accept4, Full, ACCEPT4;
     51 getsockname(Fd, Ptr, Ptr) = socket::getsockname, Full;
     52 getpeername(Fd, Ptr, Ptr) = socket::getpeername, Full;
     48 shutdown(Fd, i32) = socket::shutdown, Full;

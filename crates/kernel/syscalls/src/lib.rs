@@ -23,6 +23,7 @@ mod memory;
 mod mounts;
 mod names;
 mod namespaces;
+mod points;
 mod processes;
 mod refused;
 mod security;
@@ -32,5 +33,5 @@ mod system;
 mod time;
 mod timeout;
 
-pub use dispatch::{Calls, all_rows, row};
+pub use dispatch::{Calls, all_rows, numbers, row, trace_points};
 pub use table::{Row, Support};

@@ -1,8 +1,10 @@
-//! One row per system call. Dispatch, strace and the compatibility page derive from it.
+//! One row per system call. Dispatch, strace, trace points and the compatibility page derive from it.
 //!
-//! A row is `number name(types) = handler, support;`. `Full` says that every documented behaviour is
+//! A row is `number name(types) = handler, support;`, or `number name(types) = handler, support, SCHEMA;` of a call that has trace
+//! points with a message of its own. `Full` says that every documented behaviour is
 //! there as far as known; `Partial("...")` names what is missing.
 
+use crate::points::Schema;
 use task::{Current, SysResult};
 
 /// How much of a call is there.
@@ -28,12 +30,14 @@ pub struct Row {
     pub show: fn(&Current, [u64; 6]) -> String,
     /// How much is there.
     pub support: Support,
+    /// The message of its trace points; without one there are only those by number.
+    pub points: Option<&'static Schema>,
 }
 
 /// Highest number in the table plus one.
 pub const MAX_NR: usize = 470;
 
-macro_rules! rows { ($($nr:literal $name:ident($($t:ty),*) = $h:path, $s:expr;)*) => {
+macro_rules! rows { ($($nr:literal $name:ident($($t:ty),*) = $h:path, $s:expr $(, $points:ident)?;)*) => {
     /// The rows of this group of families.
     pub static ROWS: &[Row] = &[$(Row {
         nr: $nr,
@@ -45,6 +49,7 @@ macro_rules! rows { ($($nr:literal $name:ident($($t:ty),*) = $h:path, $s:expr;)*
             v.join(", ")
         },
         support: $s,
+        points: [$(Some(&$crate::points::$points),)? None][0],
     }),*];
 } }
 pub(crate) use rows;

@@ -103,6 +103,7 @@ impl Current {
                 return Err(e.into());
             }
         };
+        self.task.trace_clone(&task, a);
         let event = self.clone_event(a);
         let number_for_tracer = event.map(|_| self.number_for_tracer(&task));
         let pidfd = pidfd

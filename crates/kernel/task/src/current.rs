@@ -328,7 +328,7 @@ impl Current {
 
     /// Tells the platform which calls it may answer by itself.
     pub(crate) fn sync_report_all(&mut self) {
-        let want = self.kernel().strace.load(Ordering::Relaxed)
+        let want = self.kernel().reports_all()
             || self.task.seccomp.wants_all()
             || self.task.trace.is_traced()
             // Time-outs of futexes are those of the host's clock.

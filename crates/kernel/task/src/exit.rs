@@ -36,6 +36,8 @@ pub fn end(mut c: Current, stage: Stage) {
     let never_ran = stage != Stage::Ran && task.tid() == group.tgid;
     task.note_end();
     if stage == Stage::Ran {
+        let of_group = group.signals.lock().life.status();
+        task.trace_exit(of_group.or(c.exit_code).unwrap_or(0));
         crate::futex::release(&mut c, true);
     }
     let others = match stage {
@@ -199,6 +201,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     group.settle_time(&task.cgroup.group());
     let usage = group.total_usage();
     let zombie = Zombie { status, uid: task.creds().uid, usage, comm: task.comm() };
+    task.trace_exit_notify_parent(status);
     let mut notices = Notices::default();
     {
         let mut t = kernel.tree.lock();

@@ -70,4 +70,6 @@ pub struct ProcessInherited {
     pub personality: u32,
     /// /proc/PID/oom_score_adj.
     pub oom_score_adj: i32,
+    /// It was started by `exec`, or descends from such a process.
+    pub exec_session: bool,
 }

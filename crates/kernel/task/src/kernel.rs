@@ -96,7 +96,11 @@ pub struct Kernel {
     /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.
     pub boot_ns: u64,
     /// Report every call to the platform's owner (strace).
-    pub strace: AtomicBool,
+    strace: AtomicBool,
+    /// Trace sessions.
+    pub trace: trace::Tracer,
+    /// CLOCK_REALTIME in nanoseconds at `boot`: what moments since then are told by (trace points).
+    pub(crate) boot_realtime: i64,
     /// Processes ever made (/proc/stat).
     pub forks: AtomicU64,
     /// How often threads were interrupted in the program's code.
@@ -175,6 +179,11 @@ pub fn uptime_ns() -> u64 {
     hostsys::clock::gettime_ns(libc::CLOCK_BOOTTIME).unwrap_or(0) as u64
 }
 
+/// CLOCK_REALTIME in nanoseconds.
+pub(crate) fn realtime_ns() -> i64 {
+    hostsys::clock::gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0)
+}
+
 impl Kernel {
     /// The kernel's monotonic clock.
     pub fn clock(&self) -> &Clock {
@@ -224,6 +233,8 @@ impl Kernel {
             boot: clock.now(),
             boot_ns: uptime_ns(),
             strace: AtomicBool::new(false),
+            trace: trace::Tracer::new(&platform::NATIVE_CALLS),
+            boot_realtime: realtime_ns(),
             forks: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
             past_sleeps: AtomicU64::new(0),
@@ -261,9 +272,20 @@ impl Kernel {
     /// Whether every call is logged from now on, those included that the platform answers by itself otherwise.
     pub fn set_strace(&self, on: bool) {
         self.strace.store(on, Ordering::Relaxed);
+        self.trace.set_logged(on);
+        self.update_reporting();
+    }
+
+    /// Has all threads look soon at which calls the platform may answer by itself.
+    pub fn update_reporting(&self) {
         for task in self.tasks() {
             task.interrupt_guest();
         }
+    }
+
+    /// Whether calls that the platform may answer by itself are to be reported.
+    pub(crate) fn reports_all(&self) -> bool {
+        self.strace.load(Ordering::Relaxed) || self.trace.wants_native_calls()
     }
 
     /// How often threads have slept in the kernel.

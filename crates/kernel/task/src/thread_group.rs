@@ -184,6 +184,8 @@ pub struct ThreadGroup {
     pub oom_score_adj: AtomicI32,
     /// It called execve(2) since fork (setpgid's EACCES).
     pub has_execed: AtomicBool,
+    /// It was started by `exec`, or descends from such a process.
+    pub exec_session: bool,
     /// Held while a new program's credentials are computed and put into force.
     pub(crate) cred_guard: CredGuard,
 }
@@ -196,7 +198,7 @@ impl ThreadGroup {
         handlers: Arc<SharedHandlers>,
         inherited: ProcessInherited,
     ) -> Arc<ThreadGroup> {
-        let ProcessInherited { container, rlimits, personality, oom_score_adj } = inherited;
+        let ProcessInherited { container, rlimits, personality, oom_score_adj, exec_session } = inherited;
         let started = kernel.clock().now();
         let pids = pid.ns().unwrap_or(&kernel.pids).clone();
         Arc::new(ThreadGroup {
@@ -222,6 +224,7 @@ impl ThreadGroup {
             personality: AtomicU32::new(personality),
             oom_score_adj: AtomicI32::new(oom_score_adj),
             has_execed: AtomicBool::new(false),
+            exec_session,
             cred_guard: CredGuard::default(),
         })
     }
@@ -311,6 +314,7 @@ impl ThreadGroup {
             rlimits: *self.rlimits.lock(),
             personality: self.personality.load(Ordering::Relaxed),
             oom_score_adj: self.oom_score_adj.load(Ordering::Relaxed),
+            exec_session: self.exec_session,
         }
     }
 }

@@ -12,8 +12,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use vfs::{
-    Caller, DirSink, DirectoryOps, FileOps, InodeRef, LentFd, MapOps, MapRequest, Mapping, OpenFile, SeekOps,
-    StorageOps,
+    Caller, DirSink, DirectoryOps, FileOps, InodeRef, Layer, LentFd, MapOps, MapRequest, Mapping, OpenFile,
+    SeekOps, StorageOps,
 };
 
 /// Large reads of a file on the heap, through one open file, after which it is moved to a file in memory.
@@ -194,6 +194,13 @@ impl MapOps for File {
     }
     fn image(&self) -> Option<(u64, u64)> {
         self.content().ok()?.read().lower()?.image()
+    }
+    fn layer(&self) -> Option<Layer> {
+        if !self.node.fs.has_layers() {
+            return None;
+        }
+        let below = self.content().ok()?.read().lower().is_some();
+        Some(if below { Layer::Lower } else { Layer::Upper })
     }
     fn image_fd(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
         self.content().ok()?.read().lower()?.image_fd()

@@ -30,8 +30,8 @@ pub use directory::DirectoryFile;
 pub use layer::{FileLayer, Vfs};
 pub use opener::Opener;
 pub use ops::{
-    DirectoryOps, FileOps, LentFd, Lingering, LockFile, MapOps, MapRequest, Mapping, PathOnly, SeekOps,
-    StorageOps, StreamOps,
+    DirectoryOps, FileOps, Layer, LentFd, Lingering, LockFile, MapOps, MapRequest, Mapping, PathOnly,
+    SeekOps, StorageOps, StreamOps,
 };
 pub use owner::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SignalOwner};
 pub use state::{OpenFileState, PlaceState};

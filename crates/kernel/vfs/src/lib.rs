@@ -26,8 +26,9 @@ pub mod testing;
 
 pub use dentry::Dentry;
 pub use file::{
-    As, Caller, DirectoryFile, DirectoryOps, FileLayer, FileOps, Internal, LentFd, Lingering, LockFile,
-    MapOps, MapRequest, Mapping, OpenFile, OpenFileState, SeekOps, SignalOwner, StorageOps, StreamOps, Vfs,
+    As, Caller, DirectoryFile, DirectoryOps, FileLayer, FileOps, Internal, Layer, LentFd, Lingering,
+    LockFile, MapOps, MapRequest, Mapping, OpenFile, OpenFileState, SeekOps, SignalOwner, StorageOps,
+    StreamOps, Vfs,
 };
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{

@@ -181,6 +181,7 @@ fn prepare(
         network: options.network,
         interfaces: Interfaces::loopback(),
         capture: None,
+        trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,

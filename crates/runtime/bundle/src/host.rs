@@ -183,6 +183,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         network: options.network,
         interfaces: Interfaces::loopback(),
         capture: None,
+        trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,

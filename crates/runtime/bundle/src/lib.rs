@@ -40,18 +40,19 @@ pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
 
 use serde::{Deserialize, Serialize};
-use spec::{Capture, FdIndex, FileAccess, Network, PlatformName, SandboxSpec};
+use spec::{Capture, FdIndex, FileAccess, Network, PlatformName, SandboxSpec, TraceSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use trace_wire::session::Session;
 
 /// A container ready to be started, apart from its descriptors.
 ///
 /// Descriptor `i` of the specification is `trees[i]` for as many trees as
 /// there are; the standard streams follow in order, and the terminal, if any,
 /// is the descriptor after those of the trees instead; the preserved ones and those of `stores` follow, then
-/// the socket for writing back if there is one, the file of [`capture_to`](Prepared::capture_to), and the files of the
-/// control group, which [`show_control_group`](Prepared::show_control_group) adds.
+/// the socket for writing back if there is one, the file of [`capture_to`](Prepared::capture_to), those of
+/// [`trace`](Prepared::trace), and the files of the control group, which [`show_control_group`](Prepared::show_control_group) adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// For the kernel.
@@ -83,7 +84,8 @@ impl Prepared {
     /// Shows files of these names, of the control group on the host, to the kernel; their descriptors come last, in this
     /// order.
     pub fn show_control_group(&mut self, names: Vec<String>) {
-        let first = self.after_write_back() + usize::from(self.spec.capture.is_some());
+        let traced: usize = self.spec.trace.iter().map(|session| session.fds.len()).sum();
+        let first = self.after_capture() + traced;
         self.spec.control_group = names.into_iter().zip(first..).collect();
     }
 
@@ -91,6 +93,13 @@ impl Prepared {
     /// [`show_control_group`](Prepared::show_control_group).
     pub fn capture_to(&mut self, snaplen: u32, most: u64) {
         self.spec.capture = Some(Capture { fd: self.after_write_back(), snaplen, most });
+    }
+
+    /// Has a trace session begin before the first process. Comes after [`capture_to`](Prepared::capture_to), and before
+    /// [`show_control_group`](Prepared::show_control_group). `fds`: how many descriptors its sinks take.
+    pub fn trace(&mut self, session: Session, fds: usize) {
+        let first = self.after_capture();
+        self.spec.trace.push(TraceSpec { session, fds: (first..first + fds).collect() });
     }
 
     /// Has the kernel list what has changed in the root, at the end, to a pipe in the place of the socket for writing back. Comes
@@ -101,6 +110,10 @@ impl Prepared {
             overlay.write_back = Some(index);
             overlay.lists_changes = true;
         }
+    }
+
+    fn after_capture(&self) -> FdIndex {
+        self.after_write_back() + usize::from(self.spec.capture.is_some())
     }
 
     fn after_write_back(&self) -> FdIndex {

@@ -39,6 +39,11 @@ pub fn command_line(mm: &Mm) -> Vec<u8> {
     all
 }
 
+/// Strings between two addresses, as much as is shown of them.
+pub fn strings(mm: &Mm, (start, end): (u64, u64)) -> Vec<u8> {
+    range(mm, start, end)
+}
+
 pub fn environ(at: &At) -> Result<Vec<u8>> {
     let Some(mm) = at.mm()? else { return Ok(Vec::new()) };
     let i = mm.image();

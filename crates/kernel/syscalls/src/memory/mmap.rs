@@ -19,6 +19,9 @@ pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32
     let mm = c.mm.clone();
     // The context is borrowed mutably while the file sees the caller: take it out for the call.
     let r = c.with_context(|c, ctx| mm.mmap(c, ctx, &args))?;
+    if let Some(file) = &args.file {
+        exec::trace_points::file_mapped(c, file, false);
+    }
     Ok(r)
 }
 

@@ -56,6 +56,15 @@ impl Block {
     }
 }
 
+/// Most bytes of arguments and environment together.
+const MAX_BYTES: usize = 6 << 20;
+
+/// The strings of argv or envp.
+pub(crate) fn read_strings(c: &Current, list: Ptr) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut budget = MAX_BYTES;
+    strings(c, list, &mut budget)
+}
+
 fn strings(c: &Current, list: Ptr, budget: &mut usize) -> Result<Vec<Vec<u8>>, Errno> {
     let mut out = Vec::new();
     if list.is_null() {
@@ -103,7 +112,7 @@ pub fn execve(c: &mut Current, path: PathPtr, argv: Ptr, envp: Ptr) -> SysResult
 pub fn execveat(c: &mut Current, dir: DirFd, path: PathPtr, argv: Ptr, envp: Ptr, flags: i32) -> SysResult {
     crate::arg::check_flags(flags, libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW)?;
     let name = c.read_path(path.0)?;
-    let mut budget = 6 << 20;
+    let mut budget = MAX_BYTES;
     let mut argv = strings(c, argv, &mut budget)?;
     let envp = strings(c, envp, &mut budget)?;
     if argv.is_empty() {

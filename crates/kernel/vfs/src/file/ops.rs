@@ -223,6 +223,15 @@ pub struct LockFile {
     pub writable: bool,
 }
 
+/// A layer of an overlay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The writable one.
+    Upper,
+    /// One below, as of an image.
+    Lower,
+}
+
 /// Files that can be mapped.
 pub trait MapOps {
     /// What to map; ENODEV when the file cannot be mapped.
@@ -246,6 +255,10 @@ pub trait MapOps {
     /// For a regular file with bytes that change rarely, if ever: its device and inode number on the host, which are
     /// its own as long as it is open.
     fn image(&self) -> Option<(u64, u64)> {
+        None
+    }
+    /// Of a regular file of an overlay: where its content is now. `None` for all others.
+    fn layer(&self) -> Option<Layer> {
         None
     }
     /// The host's file if [`MapOps::image`] has an answer, for reading.
@@ -364,6 +377,10 @@ impl dyn FileOps {
     /// See [`MapOps::image`].
     pub fn image(&self) -> Option<(u64, u64)> {
         self.as_map()?.image()
+    }
+    /// See [`MapOps::layer`].
+    pub fn layer(&self) -> Option<Layer> {
+        self.as_map()?.layer()
     }
     /// See [`MapOps::image_fd`].
     pub fn image_fd(&self) -> Option<Arc<OwnedFd>> {

@@ -1,0 +1,133 @@
+//! Trace sessions as the runtime asks for them: sinks from descriptors, and the start of programs that no system call made.
+
+use crate::errors::other;
+use exec::trace_points::NewProgram;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spec::{ProcessSpec, StartError};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use task::trace_points::text;
+use task::{Current, Kernel};
+use trace::{Reconnect, Sink, Socket};
+use trace_wire::MessageType;
+use trace_wire::messages::container::Start;
+use trace_wire::points::{OptionalFields, Point};
+use trace_wire::session::{Session, Sink as SinkSpec};
+use vfs::OpenFile;
+
+/// Most sessions of a sandbox, and most sinks of a session.
+const MAX_SESSIONS: usize = 64;
+const MAX_SINKS: usize = 16;
+
+/// Begins a session. `fds`: those of its sinks, in their order. `force`: one of the same name ends.
+pub(crate) fn create(
+    kernel: &Kernel,
+    session: Session,
+    fds: Vec<OwnedFd>,
+    force: bool,
+) -> Result<(), StartError> {
+    if kernel.trace.list().len() >= MAX_SESSIONS || session.sinks.len() > MAX_SINKS {
+        let text = format!("at most {MAX_SESSIONS} trace sessions with {MAX_SINKS} sinks each can be there");
+        return Err(other(text));
+    }
+    if let Some(point) = session.points.iter().find(|request| request.point >= Point::COUNT) {
+        return Err(other(format!("trace point {} does not exist", point.point)));
+    }
+    let mut fds = fds.into_iter();
+    let sinks = session.sinks.into_iter().map(|sink| open(sink, &mut fds)).collect::<Result<_, _>>()?;
+    let Session { name, container, points, .. } = session;
+    kernel.trace.add(trace::Session { name, container, points, sinks }, force).map_err(other)?;
+    kernel.update_reporting();
+    Ok(())
+}
+
+/// Ends a session, once its messages are sent.
+pub(crate) fn delete(kernel: &Kernel, name: &str) -> Result<(), StartError> {
+    kernel.trace.remove(name).map_err(other)?;
+    kernel.update_reporting();
+    Ok(())
+}
+
+fn open(sink: SinkSpec, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Sink, StartError> {
+    let SinkSpec::Socket { kind, connected, reconnects, retry } = sink else { return Ok(Sink::null()) };
+    let mut take = |wanted: bool| match wanted {
+        true => fds.next().map(Some).ok_or_else(|| other("a descriptor of a trace sink is missing".into())),
+        false => Ok(None),
+    };
+    let fd = take(connected)?;
+    let channel = take(reconnects)?;
+    let reconnect =
+        channel.map(|channel| Box::new(Connector { channel, asked: false }) as Box<dyn Reconnect>);
+    let socket = Socket { kind, fd, reconnect, retry };
+    Sink::socket(socket).map_err(|error| other(format!("no thread for a trace sink: {error}")))
+}
+
+/// The process outside that connects to a consumer again.
+struct Connector {
+    channel: OwnedFd,
+    /// It has been asked, and has not answered.
+    asked: bool,
+}
+
+impl Reconnect for Connector {
+    fn next(&mut self, time: Duration) -> Option<OwnedFd> {
+        if !self.asked {
+            self.asked = hostsys::net::send(&self.channel, b"c", 0).is_ok();
+        }
+        let wait = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let ready = poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], Some(&wait));
+        if !self.asked || !matches!(ready, Ok(1)) {
+            // Without the process outside this is a pause.
+            if ready != Ok(0) {
+                std::thread::sleep(time);
+            }
+            return None;
+        }
+        self.asked = false;
+        let packet = hostsys::one_fd::receive(&self.channel, &mut [0]).ok()?;
+        if packet.fd.is_none() {
+            std::thread::sleep(time);
+        }
+        packet.fd
+    }
+}
+
+/// Tells the sessions that want it that a container's first process starts.
+pub(crate) fn container_starts(c: &Current, process: &ProcessSpec) {
+    let trace = &c.kernel().trace;
+    if ![Point::ContainerStart, Point::Execve, Point::Mmap].iter().any(|point| trace.wants(*point)) {
+        return;
+    }
+    let strings = |range| -> Vec<Vec<u8>> {
+        let bytes = procfs::strings(&c.mm, range);
+        bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|&b| b == 0).map(<[u8]>::to_vec).collect()
+    };
+    let image = c.mm.image();
+    let env = strings(image.env);
+    c.task.emit(Point::ContainerStart, MessageType::MESSAGE_CONTAINER_START, |wish| {
+        let mut start = Start::new();
+        start.context_data = Some(c.task.trace_context(wish.context)).into();
+        start.id = c.task.group.container.name().into();
+        start.cwd = process.cwd.clone();
+        start.args = process.args.clone();
+        start.terminal = process.terminal;
+        if wish.optional.contains(OptionalFields::ENV) {
+            start.env = env.iter().map(|variable| text(variable)).collect();
+        }
+        start
+    });
+    if let Some(file) = &image.exe {
+        let filename = process.args.first().map_or(&[][..], String::as_bytes);
+        let program = NewProgram { file, filename, argv: &strings(image.args), envp: &env };
+        let mut files: Vec<Arc<OpenFile>> = Vec::new();
+        c.mm.with_map(|map| {
+            for mapped in map.iter().filter_map(|area| area.file.as_deref()) {
+                if !files.iter().any(|file| Arc::ptr_eq(file, mapped)) {
+                    files.push(mapped.clone());
+                }
+            }
+        });
+        exec::trace_points::program_runs(c, &program, &files);
+    }
+}

@@ -1,0 +1,155 @@
+//! Trace points of tasks: clone, exec, the end of threads and processes, and the context that the messages of all points have.
+
+use crate::clone::CloneArgs;
+use crate::current::Current;
+use crate::kernel::Kernel;
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
+use crate::tree::Node;
+use files::FdTable;
+use ktime::Ktime;
+use std::sync::Arc;
+use trace::Subscription;
+use trace_wire::MessageType;
+use trace_wire::messages::common::{ContextData, Credentials};
+use trace_wire::messages::sentry::{CloneInfo, ExitNotifyParentInfo, TaskExit};
+use trace_wire::points::{ContextFields, Point};
+use vfs::{OpenFile, Path};
+
+/// Text of the guest's, which messages carry as UTF-8.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Kernel {
+    /// CLOCK_REALTIME of a moment since the start, in nanoseconds. The same for the same moment, whether the clock was set
+    /// meanwhile or not.
+    fn realtime_of(&self, at: Ktime) -> i64 {
+        self.boot_realtime.saturating_add(at.since(self.boot).as_nanos() as i64)
+    }
+}
+
+impl ThreadGroup {
+    /// A path as the container sees it: from the root that the container began with, whatever the process's own root is.
+    pub fn container_path(&self, path: &Path) -> Vec<u8> {
+        let root = self.container.root_fs.lock().as_ref().map(|fs| fs.view().root.clone());
+        match root {
+            Some(root) => path.display_link(&root),
+            None => path.display_absolute(),
+        }
+    }
+
+    /// What /proc/PID/fd shows of an open file, with paths as the container sees them.
+    pub fn file_name(&self, file: &OpenFile) -> Vec<u8> {
+        match &file.path {
+            Some(path) => self.container_path(path),
+            None => file.ops.link_name().unwrap_or_else(|| "anon_inode:[file]".into()).into_bytes(),
+        }
+    }
+}
+
+impl Task {
+    /// The context of a point that this thread reaches.
+    pub fn trace_context(&self, fields: ContextFields) -> ContextData {
+        let mut context = ContextData::new();
+        let (kernel, group) = (self.kernel(), &self.group);
+        if fields.contains(ContextFields::TIME) {
+            context.time_ns = crate::kernel::realtime_ns();
+        }
+        if fields.contains(ContextFields::THREAD_ID) {
+            context.thread_id = self.tid();
+        }
+        if fields.contains(ContextFields::TASK_START_TIME) {
+            context.thread_start_time_ns = kernel.realtime_of(self.started);
+        }
+        if fields.contains(ContextFields::GROUP_ID) {
+            context.thread_group_id = group.tgid;
+        }
+        if fields.contains(ContextFields::THREAD_GROUP_START_TIME) {
+            context.thread_group_start_time_ns = kernel.realtime_of(group.started);
+        }
+        if fields.contains(ContextFields::CONTAINER_ID) {
+            context.container_id = group.container.name().into();
+        }
+        if fields.contains(ContextFields::CREDENTIALS) {
+            let creds = self.creds();
+            let mut told = Credentials::new();
+            (told.real_uid, told.effective_uid, told.saved_uid) = (creds.uid, creds.euid, creds.suid);
+            (told.real_gid, told.effective_gid, told.saved_gid) = (creds.gid, creds.egid, creds.sgid);
+            context.credentials = Some(told).into();
+        }
+        if fields.contains(ContextFields::CWD)
+            && let Some(fs) = self.fs()
+        {
+            context.cwd = text(&group.container_path(&fs.view().cwd));
+        }
+        if fields.contains(ContextFields::PROCESS_NAME) {
+            context.process_name = text(self.comm().split(|byte| *byte == 0).next().unwrap_or_default());
+        }
+        if fields.contains(ContextFields::PARENT_THREAD_GROUP_ID) {
+            context.parent_thread_group_id = kernel.tree.lock().node(group.tgid).map_or(0, Node::parent);
+        }
+        context.is_exec_session = fields.contains(ContextFields::IS_EXEC_SESSION) && group.exec_session;
+        context
+    }
+
+    /// Sends the messages of a point that this thread reaches.
+    pub fn emit<M: trace_wire::Message>(
+        &self,
+        point: Point,
+        kind: MessageType,
+        build: impl FnMut(&Subscription) -> M,
+    ) {
+        self.kernel().trace.emit(point, kind, self.group.container.name(), build);
+    }
+
+    /// The process is about to tell its parent that it has ended.
+    pub(crate) fn trace_exit_notify_parent(&self, status: i32) {
+        if !self.kernel().trace.wants(Point::ExitNotifyParent) {
+            return;
+        }
+        self.emit(Point::ExitNotifyParent, MessageType::MESSAGE_SENTRY_EXIT_NOTIFY_PARENT, |wish| {
+            let mut info = ExitNotifyParentInfo::new();
+            info.context_data = Some(self.trace_context(wish.context)).into();
+            info.exit_status = status;
+            info
+        });
+    }
+
+    /// The thread ends.
+    pub(crate) fn trace_exit(&self, status: i32) {
+        if !self.kernel().trace.wants(Point::TaskExit) {
+            return;
+        }
+        self.emit(Point::TaskExit, MessageType::MESSAGE_SENTRY_TASK_EXIT, |wish| {
+            let mut info = TaskExit::new();
+            info.context_data = Some(self.trace_context(wish.context)).into();
+            info.exit_status = status;
+            info
+        });
+    }
+
+    /// The thread has made another one.
+    pub(crate) fn trace_clone(&self, made: &Task, a: &CloneArgs) {
+        if !self.kernel().trace.wants(Point::Clone) {
+            return;
+        }
+        self.emit(Point::Clone, MessageType::MESSAGE_SENTRY_CLONE, |wish| {
+            let mut info = CloneInfo::new();
+            info.context_data = Some(self.trace_context(wish.context)).into();
+            info.created_thread_id = made.tid();
+            info.created_thread_group_id = made.group.tgid;
+            info.created_thread_start_time_ns = self.kernel().realtime_of(made.started);
+            info.flags = a.flags;
+            info
+        });
+    }
+}
+
+impl Current {
+    /// The path of a descriptor, or what else /proc/PID/fd shows of it; empty when there is no such descriptor.
+    pub fn trace_fd(&self, fd: i32) -> String {
+        let file = FdTable::get(self.fd_table(), fd);
+        file.map_or_else(|_| String::new(), |file: Arc<OpenFile>| text(&self.task.group.file_name(&file)))
+    }
+}
