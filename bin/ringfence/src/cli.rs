@@ -16,6 +16,7 @@ use crate::commands::ps::Ps;
 use crate::commands::run::Run;
 use crate::commands::shell::{Completions, Man};
 use crate::commands::spec::Spec;
+use crate::commands::trace::Trace;
 use crate::commands::update::Update;
 use crate::commands::wait::Wait;
 use crate::logs::LogFormat;
@@ -92,6 +93,9 @@ pub(crate) struct Global {
     /// How long the file of --pcap-log may become, with k, m or g; then the capture ends
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = values::capture_size)]
     pub(crate) pcap_max_size: u64,
+    /// Trace session that every sandbox begins with, as JSON: no point of the first process is missed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pod_init_config: Option<PathBuf>,
     /// Where writes go: MOUNT:MEDIUM[,size=N][,commit[=privileged]], or none to write to the files themselves; MOUNT is root or all, MEDIUM memory, self (a hidden file of the directory) or dir=/PATH; with commit (root only) they reach the files when the container ends or is paused, with =privileged devices, set-ID bits and capabilities of files as well
     ///
     /// [default: root:memory for do, which never writes through; none for containers of a bundle]
@@ -167,6 +171,7 @@ impl Global {
                 debug: self.debug,
                 preserve_fds: 0,
             },
+            trace: None,
             network: self.network,
             ignore_cgroups: self.ignore_cgroups,
             systemd_cgroup: self.systemd_cgroup,
@@ -220,6 +225,13 @@ pub(crate) enum HostFifo {
     None,
     /// They can be opened
     Open,
+}
+
+impl Command {
+    /// Whether it makes a sandbox, or a container in one.
+    pub(crate) fn makes_sandboxes(&self) -> bool {
+        matches!(self, Self::Do(_) | Self::Create(_) | Self::Run(_))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -321,6 +333,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ringfence debug --ps box\n  ringfence debug --profile box.svg --duration 10s box\n  ringfence debug --strace all box    # to the file that --debug-log named"
     )]
     Debug(Debug),
+    /// Watch what the programs of a sandbox do
+    #[command(
+        after_help = "Examples:\n  ringfence trace watch box\n  ringfence trace watch --point sentry/execve,'syscall/connect/*' --json box\n  ringfence trace create --config session.json box\n  ringfence trace metadata"
+    )]
+    Trace(Trace),
     /// Show what memory the processes of a sandbox take on the host, as JSON
     Usage(Id),
     /// List the global flags

@@ -45,7 +45,11 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<u8> {
-    let settings = &cli.global.settings();
+    let mut settings = cli.global.settings();
+    if let Some(file) = cli.global.pod_init_config.as_ref().filter(|_| cli.command.makes_sandboxes()) {
+        settings.trace = Some(commands::trace::read(file, "--pod-init-config")?);
+    }
+    let settings = &settings;
     let grammar = Cli::command;
     match &cli.command {
         Command::Do(args) => return commands::do_::run(settings, args),
@@ -70,6 +74,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::PortForward(args) => commands::port_forward::port_forward(settings, args),
         Command::Overlay(args) => commands::overlay::overlay(settings, args),
         Command::Debug(args) => commands::debug::run(settings, args),
+        Command::Trace(args) => commands::trace::trace(settings, args),
         Command::Usage(args) => commands::usage::usage(settings, args),
         Command::Flags => commands::about::flags(&grammar()),
         Command::CpuFeatures => commands::about::cpu_features(),
@@ -111,6 +116,10 @@ fn internal_role() -> Option<ExitCode> {
             // Without a terminal there is no second descriptor.
             let console = hostsys::inherited::take(4).ok();
             hostsys::inherited::take(3).and_then(|channel| sandbox::client::attend(channel, console))
+        }
+        role::TRACE_SINK => {
+            let take = hostsys::inherited::take;
+            take(3).and_then(|socket| trace_sinks::serve(socket, take(4)?)).map(|()| 0)
         }
         role::BOOT => {
             sandbox::logging::start(format, None);

@@ -9,7 +9,7 @@ use crate::record::{Record, State, Status};
 use crate::stores::Stores;
 use crate::{
     Error, Result, Settings, caller, capture, foreground, host_name, id_maps, network, overlay, pid_file,
-    pod, run_hooks, sandbox_log, weights,
+    pod, run_hooks, sandbox_log, trace, weights,
 };
 use bundle::{Config, Options, Pod, Prepared};
 use netgofer::Policy;
@@ -75,6 +75,8 @@ pub(crate) struct NewContainer {
     pub(crate) stores: Stores,
     /// Writes changes of the root back.
     pub(crate) write_back: Option<WriteBack>,
+    /// Attend to the sinks of its trace session.
+    pub(crate) attendants: trace::Attendants,
     pub(crate) claim: Claim,
     pub(crate) record: Record,
     pub(crate) hooks: Hooks,
@@ -153,12 +155,17 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         Some(_) => None,
         None => capture::open(settings, &mut prepared, purpose.command())?,
     };
+    let (traced, attendants) = match host {
+        Some(_) => (Vec::new(), trace::Attendants::default()),
+        None => trace::at_start(settings, &mut prepared)?,
+    };
     let mut files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved,
         stores: store_fds,
         capture,
+        trace: traced,
         write_back: None,
         links: Vec::new(),
         control_group: Vec::new(),
@@ -203,7 +210,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
     let console = console.filter(|_| socket.is_none());
-    Ok(NewContainer { sandbox, groups, stores, write_back, claim, record, hooks, console })
+    Ok(NewContainer { sandbox, groups, stores, write_back, attendants, claim, record, hooks, console })
 }
 
 /// Reads the bundle and completes it with what comes from elsewhere: the sandbox to join, names, limits.

@@ -3,7 +3,7 @@
 use crate::groups::Groups;
 use crate::network::Outward;
 use crate::stores::Stores;
-use crate::{Result, Settings, caller, capture, create, foreground, id_maps, sandbox_log};
+use crate::{Result, Settings, caller, capture, create, foreground, id_maps, sandbox_log, trace};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;
 use netgofer::Policy;
@@ -85,12 +85,14 @@ pub fn run_host_command(
         prepared.list_changes();
     }
     let capture = capture::open(settings, &mut prepared, "do")?;
+    let (traced, attendants) = trace::at_start(settings, &mut prepared)?;
     let mut files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved: Vec::new(),
         stores,
         capture,
+        trace: traced,
         write_back,
         links: Vec::new(),
         control_group: Vec::new(),
@@ -122,6 +124,7 @@ pub fn run_host_command(
             ),
         }
     }
+    attendants.wait();
     if groups.ran_out_of_memory() {
         log::warn!("memory ran out: --memory is too little for what was run, and a process was ended");
     }

@@ -42,6 +42,7 @@ mod settings;
 mod start;
 mod start_hooks;
 mod stores;
+pub mod trace;
 mod update;
 mod usage;
 mod wait;

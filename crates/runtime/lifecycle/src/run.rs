@@ -23,7 +23,17 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
     }
     let signals = foreground::block_signals()?;
     // Dropped from the last to the first: processes before the groups that they are in.
-    let NewContainer { hooks, console, mut record, mut claim, stores, write_back, groups, sandbox } = {
+    let NewContainer {
+        hooks,
+        console,
+        mut record,
+        mut claim,
+        stores,
+        write_back,
+        attendants,
+        groups,
+        sandbox,
+    } = {
         let mut container = set_up(settings, &options.create, Purpose::RunInForeground)?;
         if let Some(file) = &options.create.pid_file {
             pid_file::write(file, container.sandbox.pid())?;
@@ -50,6 +60,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
     if let Some(write_back) = write_back {
         write_back.wait();
     }
+    attendants.wait();
     if !claim.relock() {
         return outcome;
     }

@@ -14,6 +14,7 @@ use spec::{Interfaces, ProcessInfo, ProcessSpec, StartError, Target, WindowSize}
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+use trace_wire::session::{Session, Status};
 
 /// How long a sentry may take to answer, on however busy a machine, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,6 +118,42 @@ impl Client {
     /// Sends a signal to a container that is frozen: it is received once the container goes on.
     pub fn post_signal(&self, signo: i32, to: Target) -> io::Result<()> {
         self.channel.send(&Request::Signal { signo, to }, &[])
+    }
+
+    /// Begins a trace session. `fds`: those of its sinks, in their order. `force`: one of the same name ends.
+    pub fn trace_create(&self, session: &Session, fds: &[OwnedFd], force: bool) -> Result<(), Error> {
+        self.begin_session(session, fds, &Request::TraceCreate { force, attached: false })
+    }
+
+    /// Begins a trace session with one sink, which ends with this connection.
+    pub fn trace_watch(&self, session: &Session, sink: &OwnedFd) -> Result<(), Error> {
+        let request = Request::TraceCreate { force: false, attached: true };
+        self.begin_session(session, std::slice::from_ref(sink), &request)
+    }
+
+    fn begin_session(&self, session: &Session, fds: &[OwnedFd], request: &Request) -> Result<(), Error> {
+        let told = sealed(&serde_json::to_vec(session).map_err(io::Error::from)?)?;
+        let fds: Vec<_> = std::iter::once(told.as_fd()).chain(fds.iter().map(AsFd::as_fd)).collect();
+        self.request_with(request, &fds)
+    }
+
+    /// Ends a trace session.
+    pub fn trace_delete(&self, name: &str) -> Result<(), Error> {
+        self.request(&Request::TraceDelete { name: name.into() })
+    }
+
+    /// The trace sessions of the sandbox, with names that a terminal can show.
+    pub fn trace_list(&self) -> Result<Vec<Status>, Error> {
+        self.channel.send(&Request::TraceList, &[])?;
+        let Event::TraceSessions { mut list } = self.event()? else {
+            return Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event")));
+        };
+        for session in &mut list {
+            session.name = presentable_text(&session.name);
+            session.container = session.container.as_deref().map(presentable_text);
+            session.sinks.iter_mut().for_each(|sink| sink.kind = presentable_text(&sink.kind));
+        }
+        Ok(list)
     }
 
     /// Stops every process of the container, or lets them go on.

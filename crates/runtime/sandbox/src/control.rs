@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use trace_wire::session::Session;
 
 /// Most connections at a time; one more is closed at once.
 const MAX_CONNECTIONS: usize = 256;
@@ -21,6 +22,8 @@ const MAX_CONNECTIONS: usize = 256;
 const MAX_PROCESS: u64 = 8 << 20;
 /// Longest description of a network namespace in bytes.
 const MAX_NETWORK: u64 = 8 << 20;
+/// Longest trace session in bytes.
+const MAX_SESSION: u64 = 1 << 20;
 /// Processes in one message.
 const PROCESSES_AT_ONCE: usize = 32;
 
@@ -158,6 +161,19 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 kernel.trace(strace);
                 Event::Done
             }
+            Request::TraceCreate { force, attached } => match trace_create(kernel, fds, force) {
+                Ok(name) if attached => {
+                    drop(open);
+                    return attend_session(channel, kernel, &name);
+                }
+                Ok(_) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
+            Request::TraceDelete { name } => match kernel.trace_delete(&name) {
+                Ok(()) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
+            Request::TraceList => Event::TraceSessions { list: kernel.trace_list() },
             Request::Processes => match send_processes(channel, kernel) {
                 Ok(()) => continue,
                 Err(_) => return,
@@ -241,6 +257,25 @@ fn show_network(kernel: &dyn Running, fds: Vec<OwnedFd>) -> Result<(), StartErro
     let Some(file) = fds.next() else { return Err(other("no interfaces".into())) };
     let told = received::parse(file, MAX_NETWORK).map_err(|error| other(format!("interfaces: {error}")))?;
     kernel.show_network(told, fds.collect())
+}
+
+fn trace_create(kernel: &dyn Running, fds: Vec<OwnedFd>, force: bool) -> Result<String, StartError> {
+    let other = |message: String| StartError { kind: StartErrorKind::Other, message };
+    let mut fds = fds.into_iter();
+    let Some(file) = fds.next() else { return Err(other("no trace session".into())) };
+    let session: Session =
+        received::parse(file, MAX_SESSION).map_err(|error| other(format!("trace session: {error}")))?;
+    let name = session.name.clone();
+    kernel.trace_create(session, fds.collect(), force).map(|()| name)
+}
+
+/// The rest of a connection that a trace session ends with.
+fn attend_session(channel: &Channel, kernel: &dyn Running, name: &str) {
+    if channel.send(&Event::Done, &[]).is_ok() {
+        while let Ok(Some(_)) = channel.recv::<Request>() {}
+    }
+    // Another command may have ended it.
+    let _ = kernel.trace_delete(name);
 }
 
 fn exec(

@@ -21,6 +21,8 @@ pub(crate) struct FilterNeeds {
     pub(crate) shares: bool,
     /// There are connections to Unix sockets of the host.
     pub(crate) unix: bool,
+    /// There are trace sessions from the start.
+    pub(crate) traced: bool,
     /// Command lines and containers may come later.
     pub(crate) listens: bool,
     /// The socket to the first command line.
@@ -57,6 +59,7 @@ impl FilterNeeds {
             changes,
             shares,
             unix,
+            traced: !spec.trace.is_empty(),
             listens,
             channel: channel.as_raw_fd(),
             backing,
@@ -79,6 +82,9 @@ impl FilterNeeds {
         }
         if self.unix {
             tables.push(UNIX);
+        }
+        if self.traced {
+            tables.push(TRACE);
         }
         // The only socket there will be, else: its number stays.
         let fd = Arg::Is(0, self.channel as u32);
@@ -332,6 +338,20 @@ const UNIX: &[Rule] = &[
 ];
 const RECEIVE: u64 = (libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK | libc::MSG_TRUNC) as u64;
 
+/// Sinks of trace sessions.
+const TRACE: &[Rule] = &[
+    allow_when(
+        libc::SYS_sendto,
+        &[&[Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)]],
+        "messages to a consumer; never to an address",
+    ),
+    allow_when(
+        libc::SYS_recvmsg,
+        &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]],
+        "another connection to a consumer",
+    ),
+];
+
 /// Further command lines, and further containers that send their sockets later.
 const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
@@ -406,6 +426,7 @@ mod tests {
 
     fn needs(changes: bool, listens: bool) -> FilterNeeds {
         FilterNeeds {
+            traced: false,
             platform: PlatformName::Systrap,
             changes,
             shares: changes || listens,

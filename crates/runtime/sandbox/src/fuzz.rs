@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use trace_wire::session::{Session, Status};
 
 /// Most messages of one conversation: as many as fit into the socket with their answers.
 const MOST: usize = 32;
@@ -117,6 +118,15 @@ impl Running for Nobody {
     }
     fn write_back(&self) -> Result<String, StartError> {
         Ok(String::new())
+    }
+    fn trace_create(&self, _: Session, _: Vec<OwnedFd>, _: bool) -> Result<(), StartError> {
+        Ok(())
+    }
+    fn trace_delete(&self, _: &str) -> Result<(), StartError> {
+        Ok(())
+    }
+    fn trace_list(&self) -> Vec<Status> {
+        Vec::new()
     }
     fn limit_tasks(&self, _limit: Option<u32>) {}
     fn forward(

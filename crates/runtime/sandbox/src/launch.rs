@@ -35,6 +35,8 @@ pub struct Files {
     pub stores: Vec<OwnedFd>,
     /// The file that packets are written to.
     pub capture: Option<OwnedFd>,
+    /// Those of the sinks of its trace sessions.
+    pub trace: Vec<OwnedFd>,
     /// Leads to the process that writes changes of the root back.
     pub write_back: Option<OwnedFd>,
     /// Packet sockets for the interfaces of its network namespace.
@@ -153,7 +155,7 @@ impl Sandbox {
             None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
         }
         let rest = files.preserved.iter().chain(&files.stores).chain(&files.write_back).chain(&files.capture);
-        let rest = rest.chain(&files.control_group);
+        let rest = rest.chain(&files.trace).chain(&files.control_group);
         fds.extend(rest.map(AsFd::as_fd));
         match (listener, self.member.as_ref().map(Cell::take)) {
             (Some(listener), Some(Some(end))) => {
@@ -503,6 +505,17 @@ impl WriteBack {
 }
 
 /// A memfd that can no longer change.
+/// Starts a process that attends to a sink of a trace session. It outlives the caller, and ends with its socket.
+pub fn start_trace_sink(socket: &OwnedFd, duty: &OwnedFd) -> io::Result<Child> {
+    let exe = open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let args = arguments(role::TRACE_SINK, Format::Text);
+    let fds = [null.as_fd(), null.as_fd(), null.as_fd(), socket.as_fd(), duty.as_fd()];
+    let (namespaces, groups) = (Namespaces::NONE, Groups::default());
+    let program = Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces, groups: &groups };
+    spawn(&program, |_, _| Ok(()))
+}
+
 pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     let fd = memfd_create("spec", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(fd);

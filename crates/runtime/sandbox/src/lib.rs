@@ -50,6 +50,8 @@ pub mod role {
     pub const MEMBER: &str = "member";
     /// Writes changes of a root back.
     pub const WRITE_BACK: &str = "write-back";
+    /// Attends to a sink of a trace session.
+    pub const TRACE_SINK: &str = "trace-sink";
     /// Stands for a process that `exec --detach` started.
     pub const ATTEND: &str = "attend";
 }

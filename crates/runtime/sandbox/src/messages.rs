@@ -7,6 +7,7 @@ use crate::view::View;
 use overlay_diff::Purpose;
 use serde::{Deserialize, Serialize};
 use spec::{ProcessInfo, StartError, Target, WindowSize};
+use trace_wire::session::Status;
 
 /// From the command line to the sentry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,6 +83,20 @@ pub(crate) enum Request {
         /// Which is that of the sandbox's first pid namespace, not the container's.
         root: bool,
     },
+    /// Begin a trace session: a memfd with it, then the descriptors of its sinks. Answered with [`Event::Done`].
+    TraceCreate {
+        /// One of the same name ends.
+        force: bool,
+        /// It ends with the connection, on which nothing else is asked.
+        attached: bool,
+    },
+    /// End a trace session. Answered with [`Event::Done`], once its messages are sent.
+    TraceDelete {
+        /// Its name.
+        name: String,
+    },
+    /// Tell what trace sessions there are.
+    TraceList,
     /// What to log from now on.
     Log {
         /// More than warnings.
@@ -121,6 +136,11 @@ pub(crate) enum Event {
     WrittenBack {
         /// What was left out.
         left: String,
+    },
+    /// The trace sessions of the sandbox.
+    TraceSessions {
+        /// In the order in which they began.
+        list: Vec<Status>,
     },
     /// Any other request was carried out.
     Done,

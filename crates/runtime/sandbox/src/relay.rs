@@ -86,7 +86,13 @@ pub fn run(
                 }
                 Some((Event::Ready | Event::Done | Event::Refused(_), _)) => {}
                 Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(crate::shown(error))),
-                Some((Event::Executed { .. } | Event::Processes { .. } | Event::WrittenBack { .. }, _)) => {
+                Some((
+                    Event::Executed { .. }
+                    | Event::Processes { .. }
+                    | Event::WrittenBack { .. }
+                    | Event::TraceSessions { .. },
+                    _,
+                )) => {
                     log::warn!("unexpected event");
                 }
                 // Of one that could not be started its end says nothing new.

@@ -1,0 +1,107 @@
+//! `ringfence trace`: sessions that watch what the programs of a sandbox do.
+
+use super::trace_watch::{self, Watch};
+use crate::USAGE_ERROR;
+use crate::output::say;
+use clap::{Args, Subcommand};
+use lifecycle::{Error, Result, Settings};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use trace_wire::config::{self, Config};
+use trace_wire::points::ContextFields;
+
+#[derive(Debug, Args)]
+pub(crate) struct Trace {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Begin a session
+    Create {
+        /// The session, as JSON
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// End a session of the same name
+        #[arg(long)]
+        force: bool,
+        /// The container's name; that of a pod's first container stands for all of them
+        id: String,
+    },
+    /// End a session, once its messages are sent
+    Delete {
+        /// Its name
+        #[arg(long)]
+        name: String,
+        /// The container's name
+        id: String,
+    },
+    /// List the sessions of a sandbox
+    List {
+        /// The container's name
+        id: String,
+    },
+    /// List the points and sinks that there are
+    Metadata,
+    /// Show what a running sandbox does, line by line
+    Watch(Watch),
+}
+
+pub(crate) fn trace(settings: &Settings, args: &Trace) -> Result<()> {
+    match &args.command {
+        What::Create { config, force, id } => {
+            lifecycle::trace::create(settings, id, &read(config, "--config")?, *force)?;
+            say(format_args!("Trace session created."))
+        }
+        What::Delete { name, id } => {
+            lifecycle::trace::delete(settings, id, name)?;
+            say(format_args!("Trace session {name:?} deleted."))
+        }
+        What::List { id } => list(settings, id),
+        What::Metadata => metadata(),
+        What::Watch(watch) => trace_watch::watch(settings, watch),
+    }
+}
+
+/// Reads a session's configuration.
+pub(crate) fn read(path: &Path, flag: &str) -> Result<Config> {
+    let failed =
+        |error: String| Error::with_status(USAGE_ERROR, format!("{flag} {}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    config::parse(&text, &syscalls::trace_points()).map_err(failed)
+}
+
+fn list(settings: &Settings, id: &str) -> Result<()> {
+    let sessions = lifecycle::trace::list(settings, id)?;
+    let mut out = format!("SESSIONS ({})\n", sessions.len());
+    for session in sessions {
+        let _ = writeln!(out, "{:?}", session.name);
+        if let Some(container) = session.container {
+            let _ = writeln!(out, "\tContainer: {container}");
+        }
+        for sink in session.sinks {
+            let connected = if sink.connected { "" } else { ", not connected" };
+            let _ = writeln!(
+                out,
+                "\tSink: {}, sent: {}, dropped: {}{connected}",
+                sink.kind, sink.sent, sink.dropped
+            );
+        }
+    }
+    Ok(std::io::stdout().write_all(out.as_bytes())?)
+}
+
+fn metadata() -> Result<()> {
+    let points = syscalls::trace_points();
+    let context = ContextFields::all().names().join("|");
+    let mut out = format!("POINTS ({})\n", points.iter().len());
+    for point in points.iter() {
+        let optional = point.optional.names().join("|");
+        let _ =
+            writeln!(out, "Name: {}, optional fields: [{optional}], context fields: [{context}]", point.name);
+    }
+    out.push_str("\nSINKS (3)\nName: file\nName: null\nName: remote\n");
+    Ok(std::io::stdout().write_all(out.as_bytes())?)
+}

@@ -1,0 +1,129 @@
+//! Trace sessions of a sandbox: `trace create`, `delete`, `list` and `watch`, and the one that begins with the sandbox.
+
+use crate::find::connect;
+use crate::ps::running;
+use crate::{Error, Result, Settings};
+use bundle::{Pod, Prepared};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sandbox::client::Client;
+use sandbox::launch::start_trace_sink;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use trace_sinks::{Attendant, file::Reader};
+use trace_wire::config::Config;
+use trace_wire::session::{Request, Session, Status};
+
+/// How long the end of a sandbox in the foreground waits until the messages of a session are written down.
+const WRITTEN: Duration = Duration::from_secs(5);
+
+/// The client of a sandbox, and the only container that a session is about: one that joined the sandbox of another. The
+/// name of the container that the sandbox began with stands for the whole sandbox.
+fn find(settings: &Settings, id: &str) -> Result<(Client, Option<String>)> {
+    let (container, record) = running(settings, id)?;
+    if record.is_frozen() {
+        return Err("container is paused: resume it first".into());
+    }
+    let only = match record.pod() {
+        Pod::Member(_) => Some(record.state.id.clone()),
+        _ => None,
+    };
+    Ok((connect(&container)?, only))
+}
+
+/// Begins a session. `force`: one of the same name ends.
+pub fn create(settings: &Settings, id: &str, config: &Config, force: bool) -> Result<()> {
+    let (client, only) = find(settings, id)?;
+    // Before a consumer is disturbed.
+    if !force && client.trace_list()?.iter().any(|session| session.name == config.name) {
+        let text = format!("there is a trace session {:?} already; --force ends it", config.name);
+        return Err(text.into());
+    }
+    let opened = trace_sinks::open(config, only).map_err(Error::from)?;
+    client.trace_create(&opened.session, &opened.fds, force)?;
+    start(opened.attendants).map(drop)
+}
+
+/// Ends a session, once its messages are sent.
+pub fn delete(settings: &Settings, id: &str, name: &str) -> Result<()> {
+    Ok(find(settings, id)?.0.trace_delete(name)?)
+}
+
+/// The sessions of a sandbox.
+pub fn list(settings: &Settings, id: &str) -> Result<Vec<Status>> {
+    Ok(find(settings, id)?.0.trace_list()?)
+}
+
+/// What a session has to tell.
+pub enum Told<'a> {
+    /// A packet. It may be garbage.
+    Packet(&'a [u8]),
+    /// Nothing has come for a while.
+    Nothing,
+}
+
+/// Tells `each` of the points of a sandbox until it says that it has enough, `stop` is readable or the sandbox ends.
+pub fn watch(
+    settings: &Settings,
+    id: &str,
+    points: Vec<Request>,
+    stop: BorrowedFd<'_>,
+    mut each: impl FnMut(Told<'_>) -> Result<bool>,
+) -> Result<()> {
+    let (client, container) = find(settings, id)?;
+    let (sink, socket, kernels) = trace_sinks::own().map_err(Error::from)?;
+    let name = format!("watch {}", std::process::id());
+    let session = Session { name, container, points, sinks: vec![sink] };
+    // It ends with this connection, however this process ends.
+    client.trace_watch(&session, &kernels)?;
+    drop(kernels);
+    let mut reader = Reader::new();
+    let while_idle = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    loop {
+        let mut fds = [PollFd::new(&socket, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+        match poll(&mut fds, Some(&while_idle)) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        let [packet, stopped] = [0, 1].map(|i: usize| !fds[i].revents().is_empty());
+        let goes_on = match packet {
+            true => match reader.next(&socket)? {
+                Some(packet) => each(Told::Packet(packet))?,
+                None => false,
+            },
+            false => !stopped && each(Told::Nothing)?,
+        };
+        if !goes_on || (stopped && !packet) {
+            return Ok(());
+        }
+    }
+}
+
+/// Processes that attend to the sinks of a session.
+#[derive(Default)]
+pub(crate) struct Attendants(Vec<hostsys::spawn::Child>);
+
+fn start(attendants: Vec<Attendant>) -> Result<Attendants> {
+    let started = attendants.into_iter().map(|Attendant { socket, duty }| start_trace_sink(&socket, &duty));
+    Ok(Attendants(started.collect::<std::io::Result<_>>()?))
+}
+
+impl Attendants {
+    /// Waits until they have written down what there was, after the end of the sandbox.
+    pub(crate) fn wait(self) {
+        let until = Instant::now() + WRITTEN;
+        for child in &self.0 {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            let _ = poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&left));
+        }
+    }
+}
+
+/// Sets up the session that a sandbox is to begin with: its descriptors, and the processes for its sinks.
+pub(crate) fn at_start(settings: &Settings, prepared: &mut Prepared) -> Result<(Vec<OwnedFd>, Attendants)> {
+    let Some(config) = &settings.trace else { return Ok((Vec::new(), Attendants::default())) };
+    let opened = trace_sinks::open(config, None).map_err(|error| format!("--pod-init-config: {error}"))?;
+    prepared.trace(opened.session, opened.fds.len());
+    Ok((opened.fds, start(opened.attendants)?))
+}

@@ -1,0 +1,159 @@
+//! The side of a trace sink outside the sandbox: connections to consumers, and the file that messages are written to.
+//!
+//! The kernel inside can open neither sockets nor files. So the command line connects to a consumer ([`remote`]) and
+//! hands the socket in. A process that lives as long as the session ([`serve`]) stays: for a `remote` sink it
+//! connects again when the consumer has hung up, for a `file` sink it is the consumer ([`file`]).
+//!
+//! A guest may have taken over the kernel inside, so a packet is bounded, may be garbage, and is only ever written down as
+//! JSON.
+
+#![forbid(unsafe_code)]
+
+pub mod file;
+pub mod remote;
+pub mod text;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+use trace_wire::config::{Config, SinkConfig, SinkKind};
+use trace_wire::session::{Retry, Session, Sink};
+
+/// What a process that attends to a sink is told, in a memfd.
+#[derive(Debug, Serialize, Deserialize)]
+enum Duty {
+    /// Connect again whenever the kernel asks.
+    Remote { endpoint: PathBuf },
+    /// Write the messages to a file.
+    File { path: PathBuf, max_size: u64, max_files: u32 },
+}
+
+/// How a sink with a consumer of ours waits: for seconds, as the consumer does nothing else.
+const OURS: Retry =
+    Retry { retries: 400, backoff: Duration::from_micros(50), backoff_max: Duration::from_millis(10) };
+
+/// A process to be started for a sink: the descriptors 3 and 4 of [`serve`].
+pub struct Attendant {
+    /// Its end of the socket to the kernel.
+    pub socket: OwnedFd,
+    /// A memfd with what it is to do.
+    pub duty: OwnedFd,
+}
+
+/// A session that was set up outside.
+pub struct Opened {
+    /// For the kernel.
+    pub session: Session,
+    /// The descriptors of its sinks, in their order.
+    pub fds: Vec<OwnedFd>,
+    /// Processes to be started.
+    pub attendants: Vec<Attendant>,
+}
+
+/// Connects the sinks of a session. `container`: the only one that it is about.
+pub fn open(config: &Config, container: Option<String>) -> Result<Opened, String> {
+    let session = Session {
+        name: config.name.clone(),
+        container,
+        points: config.points.clone(),
+        sinks: Vec::with_capacity(config.sinks.len()),
+    };
+    let mut opened = Opened { session, fds: Vec::new(), attendants: Vec::new() };
+    for sink in &config.sinks {
+        add(&mut opened, sink)?;
+    }
+    Ok(opened)
+}
+
+fn add(opened: &mut Opened, sink: &SinkConfig) -> Result<(), String> {
+    match &sink.kind {
+        SinkKind::Null => opened.session.sinks.push(Sink::Null),
+        SinkKind::Remote { endpoint, retry } => {
+            let connected = match remote::connect(endpoint) {
+                Ok(socket) => Some(socket),
+                Err(error) if sink.ignore_setup_error => {
+                    log::warn!("trace sink {}: {error}; it is tried again", endpoint.display());
+                    None
+                }
+                Err(error) => return Err(format!("trace sink {}: {error}", endpoint.display())),
+            };
+            let (ours, theirs) = pair()?;
+            opened.session.sinks.push(Sink::Socket {
+                kind: "remote".into(),
+                connected: connected.is_some(),
+                reconnects: true,
+                retry: *retry,
+            });
+            opened.fds.extend(connected);
+            opened.fds.push(ours);
+            attend(opened, theirs, &Duty::Remote { endpoint: endpoint.clone() })?;
+        }
+        SinkKind::File { path, max_size, max_files } => {
+            match file::check(path) {
+                Ok(()) => {}
+                Err(error) if sink.ignore_setup_error => {
+                    log::warn!("trace sink {}: {error}; the session goes without it", path.display());
+                    return Ok(());
+                }
+                Err(error) => return Err(format!("trace sink {}: {error}", path.display())),
+            }
+            let (ours, theirs) = pair()?;
+            rustix::io::ioctl_fionbio(&ours, true).map_err(|error| error.to_string())?;
+            opened.session.sinks.push(Sink::Socket {
+                kind: "file".into(),
+                connected: true,
+                reconnects: false,
+                retry: OURS,
+            });
+            opened.fds.push(ours);
+            let duty = Duty::File { path: path.clone(), max_size: *max_size, max_files: *max_files };
+            attend(opened, theirs, &duty)?;
+        }
+    }
+    Ok(())
+}
+
+/// A sink whose consumer is the caller, which reads packets from the socket, and the kernel's end.
+pub fn own() -> Result<(Sink, OwnedFd, OwnedFd), String> {
+    let (ours, theirs) = pair()?;
+    rustix::io::ioctl_fionbio(&theirs, true).map_err(|error| error.to_string())?;
+    let sink = Sink::Socket { kind: "watch".into(), connected: true, reconnects: false, retry: OURS };
+    Ok((sink, ours, theirs))
+}
+
+fn pair() -> Result<(OwnedFd, OwnedFd), String> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(|error| format!("no socket for a trace sink: {error}"))
+}
+
+fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty) -> Result<(), String> {
+    let text = serde_json::to_vec(duty).map_err(|error| error.to_string())?;
+    let duty = memfd_create("trace sink", MemfdFlags::CLOEXEC)
+        .map_err(io::Error::from)
+        .and_then(|memfd| {
+            let mut file = File::from(memfd);
+            file.write_all(&text)?;
+            file.rewind()?;
+            Ok(OwnedFd::from(file))
+        })
+        .map_err(|error| format!("trace sink: {error}"))?;
+    opened.attendants.push(Attendant { socket, duty });
+    Ok(())
+}
+
+/// Runs a process that attends to a sink, until the kernel closes its end.
+pub fn serve(socket: OwnedFd, duty: OwnedFd) -> io::Result<()> {
+    // Not to be ended together with the command line, from its terminal.
+    let _ = rustix::process::setsid();
+    let mut text = String::new();
+    File::from(duty).read_to_string(&mut text)?;
+    match serde_json::from_str(&text)? {
+        Duty::Remote { endpoint } => remote::serve(&socket, &endpoint),
+        Duty::File { path, max_size, max_files } => file::serve(&socket, path, max_size, max_files),
+    }
+}

@@ -1,0 +1,182 @@
+//! Messages as lines for people.
+
+use serde_json::Value;
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use trace_wire::messages::syscall::{Accept, Bind, Connect, Listen};
+use trace_wire::packet::{self, Packet};
+
+/// Longest text of one field; more is cut.
+const MAX_TEXT: usize = 200;
+
+/// Colours of a terminal.
+const DIM: &str = "\x1b[2m";
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[31m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Fields that a line shows in other places, or not at all.
+const HIDDEN: [&str; 5] = ["context_data", "exit", "sysno", "address", "env"];
+
+/// A packet as a line: time, container, process, what it is, its fields, and how a call has ended. Control characters of the
+/// guest's are escaped.
+pub fn line(packet: &[u8], colours: bool) -> String {
+    let paint = |colour: &'static str| if colours { colour } else { "" };
+    let told = packet::parse(packet).and_then(|parsed| {
+        let json = packet::to_json(&*parsed.message)?;
+        let value = serde_json::from_str(&json).map_err(|error| error.to_string())?;
+        Ok((parsed, value))
+    });
+    let (parsed, message): (Packet, Value) = match told {
+        Ok(told) => told,
+        Err(error) => return format!("{}{}{}\n", paint(RED), escaped(&error, MAX_TEXT), paint(PLAIN)),
+    };
+    let mut out = String::new();
+    let context = &message["context_data"];
+    let text = |value: &Value, most| escaped(value.as_str().unwrap_or_default(), most);
+    let _ = write!(
+        out,
+        "{}{} {}{} {}[{}] ",
+        paint(DIM),
+        time(&context["time_ns"]),
+        text(&context["container_id"], 12),
+        paint(PLAIN),
+        text(&context["process_name"], 15),
+        context["thread_id"].as_i64().unwrap_or(0),
+    );
+    let kind = format!("{:?}", parsed.kind).replace("MESSAGE_", "").replace("SYSCALL_", "").to_lowercase();
+    let _ = write!(out, "{}{kind}{}", paint(BOLD), paint(PLAIN));
+    for (name, value) in message.as_object().into_iter().flatten() {
+        if !HIDDEN.contains(&name.as_str()) {
+            let _ = write!(out, " {name}={}", shown(value));
+        }
+    }
+    if let Some(address) = address(&parsed) {
+        let _ = write!(out, " address={address}");
+    }
+    if let Some(exit) = message.get("exit") {
+        let number = |name: &str| exit[name].as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
+        match number("errorno") {
+            0 => write!(out, " = {}", number("result")),
+            errno => write!(out, " {}= error {errno}{}", paint(RED), paint(PLAIN)),
+        }
+        .unwrap_or_default();
+    }
+    if parsed.dropped > 0 {
+        let _ = write!(out, " {}({} dropped){}", paint(DIM), parsed.dropped, paint(PLAIN));
+    }
+    out.push('\n');
+    out
+}
+
+/// A field: strings without quotes where they need none, lists with spaces.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(all) => format!("[{}]", all.iter().map(shown).collect::<Vec<_>>().join(" ")),
+        Value::Object(all) => {
+            let fields: Vec<_> = all.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
+            format!("{{{}}}", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let plain = |c: char| !c.is_control() && !c.is_whitespace() && c != '"' && c != '\\';
+    match !text.is_empty() && text.chars().all(plain) && text.len() <= MAX_TEXT {
+        true => text.into(),
+        false => format!("\"{}\"", escaped(text, MAX_TEXT)),
+    }
+}
+
+/// Text of the guest's that a terminal can show.
+fn escaped(text: &str, most: usize) -> String {
+    let cut: String = text.chars().take(most).collect();
+    let more = if cut.len() < text.len() { "..." } else { "" };
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    cut.chars().map(escape).collect::<String>() + more
+}
+
+/// The time of day of nanoseconds since 1970, in UTC.
+fn time(ns: &Value) -> String {
+    let ns: i64 = ns.as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let (seconds, rest) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
+    let day = seconds.rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}.{:06}", day / 3600, day / 60 % 60, day % 60, rest / 1000)
+}
+
+/// The address in a message that has one.
+fn address(packet: &Packet) -> Option<String> {
+    let message = &*packet.message;
+    let bytes = None
+        .or_else(|| message.downcast_ref::<Connect>().map(|m| &m.address))
+        .or_else(|| message.downcast_ref::<Bind>().map(|m| &m.address))
+        .or_else(|| message.downcast_ref::<Accept>().map(|m| &m.address))
+        .or_else(|| message.downcast_ref::<Listen>().map(|m| &m.address))?;
+    socket_address(bytes)
+}
+
+/// A struct sockaddr as people write it.
+fn socket_address(bytes: &[u8]) -> Option<String> {
+    const UNIX: u16 = 1;
+    const INET: u16 = 2;
+    const INET6: u16 = 10;
+    let family = u16::from_ne_bytes(*bytes.first_chunk()?);
+    let rest = bytes.get(2..)?;
+    let port = || Some(u16::from_be_bytes(*rest.first_chunk()?));
+    Some(match family {
+        UNIX => match rest.split_first() {
+            None => "unix".into(),
+            Some((0, name)) => format!("@{}", escaped(&String::from_utf8_lossy(name), MAX_TEXT)),
+            Some(_) => {
+                let path = rest.split(|b| *b == 0).next().unwrap_or_default();
+                quoted(&String::from_utf8_lossy(path))
+            }
+        },
+        INET => format!("{}:{}", Ipv4Addr::from(*rest.get(2..)?.first_chunk::<4>()?), port()?),
+        INET6 => format!("[{}]:{}", Ipv6Addr::from(*rest.get(6..)?.first_chunk::<16>()?), port()?),
+        other => format!("family {other}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace_wire::MessageType;
+    use trace_wire::messages::common::ContextData;
+    use trace_wire::messages::syscall::{Exit, Open};
+
+    #[test]
+    fn a_line_tells_it_in_order() {
+        let mut open = Open::new();
+        let mut context = ContextData::new();
+        context.time_ns = 3_723_000_004_000;
+        context.process_name = "ev\x1bil".into();
+        context.thread_id = 7;
+        context.container_id = "box".into();
+        open.context_data = Some(context).into();
+        open.pathname = "/etc/a b".into();
+        let mut exit = Exit::new();
+        exit.errorno = 13;
+        open.exit = Some(exit).into();
+        let mut bytes = Vec::new();
+        packet::append(&mut bytes, MessageType::MESSAGE_SYSCALL_OPEN, &open);
+        let expected = "01:02:03.000004 box ev\\u{1b}il[7] open pathname=\"/etc/a b\" = error 13\n";
+        assert_eq!(line(&bytes, false), expected);
+        assert!(line(&bytes, true).contains("\x1b[31m"));
+        assert!(line(b"x", false).contains("without a header"));
+    }
+
+    #[test]
+    fn addresses_are_readable() {
+        let v4 = [2, 0, 0, 80, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(socket_address(&v4).as_deref(), Some("127.0.0.1:80"));
+        let mut v6 = vec![10, 0, 1, 187, 0, 0, 0, 0];
+        v6.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(socket_address(&v6).as_deref(), Some("[::1]:443"));
+        assert_eq!(socket_address(b"\x01\0/run/x\0junk").as_deref(), Some("/run/x"));
+        assert_eq!(socket_address(b"\x01\0\0name").as_deref(), Some("@name"));
+        assert_eq!(socket_address(b"\x02\0\0"), None);
+    }
+}
