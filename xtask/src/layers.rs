@@ -33,6 +33,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "netproto",
             "lock_order",
             "seccomp",
+            "policy",
             "spec",
             "wait",
         ],

@@ -1,0 +1,22 @@
+//! Policies: rules about what the processes of a container may do.
+//!
+//! `Policy::parse` reads a file in YAML or JSON, and reports every mistake with its line. The kernel asks
+//! `Policy::concerns` whether any rule is about a point, `Policy::needs` what it has to gather, and
+//! `Policy::decide` what to do. Deciding allocates nothing, and takes time that the rules and the paths bound.
+//!
+//! Rules are about objects that the kernel has found, not about what a program wrote in its memory: `Operation` has
+//! copies. A system call's point (`Point::Call`) sees registers only.
+
+#![forbid(unsafe_code)]
+#![allow(dead_code)]
+#![allow(unused_imports)]
+
+mod diagnostic;
+mod document;
+mod glob;
+mod point;
+mod ranges;
+
+pub use diagnostic::Diagnostic;
+pub use glob::{Glob, Pattern};
+pub use point::{Access, Facts, Kind, Point};
