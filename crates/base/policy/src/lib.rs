@@ -11,12 +11,18 @@
 #![allow(dead_code)]
 #![allow(unused_imports)]
 
+mod address;
 mod diagnostic;
 mod document;
 mod glob;
+mod parse;
 mod point;
 mod ranges;
+mod rule;
+mod targets;
 
+pub use address::Address;
 pub use diagnostic::Diagnostic;
 pub use glob::{Glob, Pattern};
 pub use point::{Access, Facts, Kind, Point};
+pub use rule::{Action, Ask, Operation, Protocol, Rule};
