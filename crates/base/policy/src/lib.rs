@@ -24,6 +24,8 @@ mod point;
 mod policy;
 mod ranges;
 mod rule;
+#[cfg(test)]
+mod schema;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -34,3 +36,6 @@ pub use glob::{Glob, Pattern};
 pub use point::{Access, Facts, Kind, Point};
 pub use policy::{Decision, DryRun, Policy, RuleIndex};
 pub use rule::{Action, Ask, Operation, Protocol, Rule};
+
+/// The JSON schema of a policy's file.
+pub const SCHEMA: &str = include_str!("../../../../docs/policy.schema.json");
