@@ -24,6 +24,7 @@ const ORDER: [(&str, &[&str]); 6] = [
         &[
             "abi",
             "bpf",
+            "decision_log",
             "overlay_diff",
             "ebpf",
             "elf",
