@@ -1,5 +1,6 @@
 //! Rules as sentences.
 
+use crate::glob::Pattern;
 use crate::parse::{ACCESS, PROTOCOLS};
 use crate::point::{Kind, Point};
 use crate::rule::{Action, Ask, Conditions, Rule, Target};
@@ -86,8 +87,9 @@ fn conditions(when: &Conditions) -> Vec<String> {
             None => {}
         }
     }
-    only(&mut out, "the path", when.path.as_deref(), &when.path_not);
-    only(&mut out, "its program", when.executable.as_deref(), &when.executable_not);
+    only(&mut out, "the path", when.path.as_deref().map(places).as_deref(), &places(&when.path_not));
+    let programs = when.executable.as_deref().map(places);
+    only(&mut out, "its program", programs.as_deref(), &places(&when.executable_not));
     let digests = |digests: &Option<Vec<[u8; 32]>>| {
         digests
             .as_ref()
@@ -132,6 +134,15 @@ fn conditions(when: &Conditions) -> Vec<String> {
         out.push(format!("arg{}{mask} is {}", register.index, register.values));
     }
     out
+}
+
+/// Patterns as clauses name them.
+fn places(patterns: &[Pattern]) -> Vec<String> {
+    let place = |pattern: &Pattern| match pattern.to_string() {
+        text if text.ends_with('/') => format!("{text} and all below"),
+        text => text,
+    };
+    patterns.iter().map(place).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

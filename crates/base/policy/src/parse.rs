@@ -175,7 +175,10 @@ pub(crate) fn file(text: &str) -> Result<File, Vec<Diagnostic>> {
     }
     match reader.found.is_empty() {
         true => Ok(File { rules, default, dry_run, ask }),
-        false => Err(reader.found),
+        false => {
+            reader.found.sort_by_key(|found| (found.line, found.column));
+            Err(reader.found)
+        }
     }
 }
 
@@ -277,7 +280,7 @@ fn rule(reader: &mut Reader, node: &Node, common: Option<&Ask>) -> Option<Rule> 
 }
 
 const WITHOUT_ASK: &str =
-    "ask needs to know whom: write ask: {socket: /run/decide.sock, timeout: 500ms, default: deny}";
+    "ask needs a socket: write ask: {socket: /run/decide.sock, timeout: 500ms, default: deny}";
 
 fn conditions(reader: &mut Reader, entries: &[(&'static str, &Node)]) -> Conditions {
     let value = |key: &str| get(entries, key);

@@ -21,9 +21,11 @@ pub(crate) fn of(text: &str, when: &Conditions, action: Option<Action>) -> Resul
         return Err(format!("{text:?} is no point: points have no patterns, so write a list of them"));
     }
     let Some(rest) = text.strip_prefix("syscall/") else {
-        let names = Kind::ALL.iter().map(|kind| kind.name());
-        let meant = meant(text, names);
-        return Err(format!("{text:?} is no point{meant}; a system call is syscall/NAME/enter"));
+        let meant = meant(text, Kind::ALL.iter().map(|kind| kind.name()));
+        return Err(match meant.is_empty() {
+            true => format!("{text:?} is no point; a system call is syscall/NAME/enter"),
+            false => format!("{text:?} is no point{meant}"),
+        });
     };
     let Some(name) = rest.strip_suffix("/enter") else {
         return Err(match rest.strip_suffix("/exit") {

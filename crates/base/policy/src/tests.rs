@@ -307,7 +307,7 @@ fn rules_that_never_match_are_found() {
 fn rules_are_explained() {
     let policy = policy(
         "rules:
-  - {point: file/exec, path: [/bin/sh, /bin/bash], executable: /usr/sbin/nginx, uid_not: 0, action: deny}
+  - {point: file/exec, path: [/bin/sh, /opt/], executable: /usr/sbin/nginx, uid_not: 0, action: deny}
   - {point: syscall/kill/enter, arg1: {mask: 0xff, equal: 9}, action: log, dry_run: true}
 ",
     );
@@ -315,7 +315,7 @@ fn rules_are_explained() {
     assert_eq!(
         said[0],
         "when a process executes a file, or uses it as an interpreter (file/exec), and the path is /bin/sh or \
-         /bin/bash, and its program is /usr/sbin/nginx, and its effective user ID is not 0: the call fails with EACCES"
+         /opt/ and all below, and its program is /usr/sbin/nginx, and its effective user ID is not 0: the call fails with EACCES"
     );
     assert_eq!(
         said[1],
