@@ -24,6 +24,7 @@ const ORDER: [(&str, &[&str]); 6] = [
         &[
             "abi",
             "bpf",
+            "decision_log",
             "overlay_diff",
             "ebpf",
             "elf",
@@ -34,6 +35,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "lock_order",
             "seccomp",
             "trace_wire",
+            "policy",
             "spec",
             "wait",
         ],

@@ -11,6 +11,7 @@ use crate::commands::install::{Install, Uninstall};
 use crate::commands::kill::Kill;
 use crate::commands::list::List;
 use crate::commands::overlay::Overlay;
+use crate::commands::policy::PolicyCommand;
 use crate::commands::port_forward::PortForward;
 use crate::commands::ps::Ps;
 use crate::commands::run::Run;
@@ -328,6 +329,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ringfence overlay diff box\n  ringfence overlay export -o layer.tar box\n  ringfence overlay commit box"
     )]
     Overlay(Overlay),
+    /// Check and test rules about what containers may do; verify logs of their decisions
+    #[command(
+        after_help = "Examples:\n  ringfence policy check policy.yaml\n  ringfence policy test policy.yaml cases.yaml\n  ringfence policy verify --key operator.pub decisions.log"
+    )]
+    Policy(PolicyCommand),
     /// Change what a running sandbox logs, to its --debug-log; list its processes; profile it; signal its kernel
     #[command(
         after_help = "Examples:\n  ringfence debug --ps box\n  ringfence debug --profile box.svg --duration 10s box\n  ringfence debug --strace all box    # to the file that --debug-log named"

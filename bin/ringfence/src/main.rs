@@ -73,6 +73,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Events(args) => commands::events::events(settings, args),
         Command::PortForward(args) => commands::port_forward::port_forward(settings, args),
         Command::Overlay(args) => commands::overlay::overlay(settings, args),
+        Command::Policy(args) => commands::policy::policy(args),
         Command::Debug(args) => commands::debug::run(settings, args),
         Command::Trace(args) => commands::trace::trace(settings, args),
         Command::Usage(args) => commands::usage::usage(settings, args),

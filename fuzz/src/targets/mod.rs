@@ -11,6 +11,7 @@ mod netfilter;
 mod netlink;
 mod network;
 mod nftables;
+mod policy;
 mod seccomp;
 mod slots;
 
@@ -90,6 +91,12 @@ pub(crate) const ALL: &[Target] = &[
         what: "batches of nf_tables, and packets that meet their rules",
         run: nftables::run,
         words: nftables::WORDS,
+    },
+    Target {
+        name: "policy",
+        what: "files of policies, operations that they decide, logs of decisions",
+        run: policy::run,
+        words: policy::WORDS,
     },
 ];
 

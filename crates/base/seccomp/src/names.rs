@@ -5,6 +5,11 @@ pub fn number(name: &str) -> Option<u32> {
     NAMES.binary_search_by_key(&name, |(known, _)| known).ok().map(|at| NAMES[at].1)
 }
 
+/// The name of a system call.
+pub fn name(number: u32) -> Option<&'static str> {
+    NAMES.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
+}
+
 /// By name.
 #[rustfmt::skip]
 static NAMES: [(&str, u32); 382] = [
