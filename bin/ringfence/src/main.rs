@@ -73,6 +73,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Usage(args) => commands::usage::usage(settings, args),
         Command::Flags => commands::about::flags(&grammar()),
         Command::CpuFeatures => commands::about::cpu_features(),
+        Command::Syscalls(args) => commands::syscalls::syscalls(args),
         Command::Version => commands::about::version(&grammar()),
         Command::Completions(args) => commands::shell::completions(args, grammar()),
         Command::Man(args) => commands::shell::man(args, grammar()),

@@ -25,6 +25,7 @@ pub(crate) mod shell;
 pub(crate) mod spec;
 pub(crate) mod start;
 pub(crate) mod state;
+pub(crate) mod syscalls;
 pub(crate) mod update;
 pub(crate) mod usage;
 pub(crate) mod wait;

@@ -5,6 +5,11 @@ pub fn number(name: &str) -> Option<u32> {
     NAMES.binary_search_by_key(&name, |(known, _)| known).ok().map(|at| NAMES[at].1)
 }
 
+/// Every name with its number, in the order of the names.
+pub fn all() -> impl Iterator<Item = (&'static str, u32)> {
+    NAMES.iter().copied()
+}
+
 /// By name.
 #[rustfmt::skip]
 static NAMES: [(&str, u32); 382] = [
@@ -93,5 +98,8 @@ mod tests {
             ["read", "clone3", "mseal", "setuid32"].map(number),
             [Some(0), Some(435), Some(462), None]
         );
+        let mut numbers: Vec<u32> = all().map(|(_, number)| number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.is_sorted_by(|a, b| a < b));
     }
 }
