@@ -115,7 +115,8 @@ fn internal_role() -> Option<ExitCode> {
         }
         role::BOOT => {
             sandbox::logging::start(format, None);
-            hostsys::inherited::take(3).and_then(sandbox::boot::run)
+            let take = hostsys::inherited::take;
+            take(3).and_then(|channel| sandbox::boot::run(channel, take(4)?))
         }
         _ => return None,
     };
