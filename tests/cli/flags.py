@@ -1,6 +1,6 @@
 """Flags and commands, those of runsc too: each does what it says, is without effect and says so, or is refused."""
 
-import json, os, signal, subprocess
+import csv, io, json, os, signal, subprocess
 
 from expect import check, one_line
 from results import need_root
@@ -273,6 +273,39 @@ def test_commands_about_the_program():
     assert "--overlay2 SPEC\n" in listed and "--dcache N\n    of runsc" in listed, listed
     assert "fsgsbase" in succeeds("cpu-features").strip().split(",")
     one_line(RF("cpu-features", "x"), 2, "x")
+
+
+def test_syscalls():
+    """The same calls in all forms; partial and missing ones, and those that only fail, are told apart."""
+    listed = json.loads(succeeds("syscalls", "--format=json"))["linux"]["amd64"]["syscalls"]
+    assert all(call["num"] == int(number) for number, call in listed.items())
+    named = {call["name"]: call for call in listed.values()}
+    assert len(named) == len(listed) > 370, (len(named), len(listed))
+    check((named["read"]["num"], named["read"]["support"], named["read"]["note"]), (0, "full", ""))
+    assert named["mmap"]["support"] == "partial" and "MAP_HUGETLB" in named["mmap"]["note"], named["mmap"]
+    check((named["userfaultfd"]["support"], named["userfaultfd"]["note"]), ("unimplemented", "ENOSYS"))
+    check(named["swapon"]["support"], "error")
+    check({call["support"] for call in listed.values()}, {"full", "partial", "unimplemented", "error"})
+    # The page is made from the same table.
+    for line in open(ROOT + "/docs/compatibility.md"):
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 4 and cells[0].isdigit() and cells[2] in ("full", "partial", "absent"):
+            support = "error" if cells[2] == "absent" else cells[2]
+            check([listed[cells[0]][key] for key in ("name", "support", "note")], [cells[1], support, cells[3]])
+    rows = list(csv.DictReader(io.StringIO(succeeds("syscalls", "--format", "csv", "--os", "linux", "--arch=amd64"))))
+    check(
+        {row["Num"]: [row["OS"], row["Arch"], row["Name"], row["Support"], row["Note"]] for row in rows},
+        {n: ["linux", "amd64", call["name"], call["support"], call["note"]] for n, call in listed.items()},
+    )
+    lines = succeeds("syscalls").splitlines()
+    check((len(lines), lines[0].split()), (len(listed) + 1, ["NUM", "NAME", "SUPPORT", "NOTE"]))
+    check(lines[1].split(), ["0", "read", "full"])
+    dir = RF.dir("syscalls")
+    check(succeeds("syscalls", "--out", dir + "/list"), "")
+    check(open(dir + "/list").read().splitlines(), lines)
+    one_line(RF("syscalls", "--out", dir + "/no/list"), 128, dir + "/no/list", "No such file")
+    one_line(RF("syscalls", "--os=plan9"), 2, "plan9", "linux")
+    one_line(RF("syscalls", "--format=xml"), 2, "xml", "csv")
 
 
 def test_completions_and_manual_pages():

@@ -17,6 +17,7 @@ use crate::commands::ps::Ps;
 use crate::commands::run::Run;
 use crate::commands::shell::{Completions, Man};
 use crate::commands::spec::Spec;
+use crate::commands::syscalls::Syscalls;
 use crate::commands::trace::Trace;
 use crate::commands::update::Update;
 use crate::commands::wait::Wait;
@@ -350,6 +351,11 @@ pub(crate) enum Command {
     Flags,
     /// List the features of this machine's processors
     CpuFeatures,
+    /// List the system calls of Linux, and how far the kernel inside has them
+    #[command(
+        after_help = "Examples:\n  ringfence syscalls\n  ringfence syscalls --format json --out syscalls.json"
+    )]
+    Syscalls(Syscalls),
     /// Print the version
     Version,
     /// Print a shell's completions

@@ -79,6 +79,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Usage(args) => commands::usage::usage(settings, args),
         Command::Flags => commands::about::flags(&grammar()),
         Command::CpuFeatures => commands::about::cpu_features(),
+        Command::Syscalls(args) => commands::syscalls::syscalls(args),
         Command::Version => commands::about::version(&grammar()),
         Command::Completions(args) => commands::shell::completions(args, grammar()),
         Command::Man(args) => commands::shell::man(args, grammar()),
@@ -124,7 +125,8 @@ fn internal_role() -> Option<ExitCode> {
         }
         role::BOOT => {
             sandbox::logging::start(format, None);
-            hostsys::inherited::take(3).and_then(sandbox::boot::run)
+            let take = hostsys::inherited::take;
+            take(3).and_then(|channel| sandbox::boot::run(channel, take(4)?))
         }
         _ => return None,
     };

@@ -1,10 +1,53 @@
-//! Standard output.
+//! Standard output, and files that a flag names.
 
 use lifecycle::Result;
 use std::fmt::Display;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
 
 /// Writes a line to standard output. A closed pipe is an error, not a panic.
 pub(crate) fn say(line: impl Display) -> Result<()> {
     writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}").into())
+}
+
+/// A file that is left as it was, or not there, until there is something to write.
+pub(crate) struct Output<'a> {
+    path: &'a Path,
+    file: File,
+    /// It was not there, and is still empty.
+    new: bool,
+}
+
+impl<'a> Output<'a> {
+    /// Opens the file before there is something to write, so that a wrong path is told at once.
+    pub(crate) fn open(path: &'a Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        match options.write(true).create_new(true).open(path) {
+            Ok(file) => Ok(Self { path, file, new: true }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(Self { path, file: OpenOptions::new().write(true).open(path)?, new: false })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the text, instead of what the file held.
+    pub(crate) fn write(&mut self, text: &str) -> io::Result<()> {
+        // Pipes and terminals have no length.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.file.write_all(text.as_bytes())?;
+        self.new = false;
+        Ok(())
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if self.new {
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
 }

@@ -2,14 +2,12 @@
 
 use super::kill::parse_signal;
 use super::ps;
-use crate::output::say;
+use crate::output::{Output, say};
 use crate::{USAGE_ERROR, values};
 use clap::{Args, ValueEnum};
 use hostsys::signals::SignalFd;
 use lifecycle::{Error, Result, Settings, debug};
 use profile::{Profile, Request};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,43 +115,4 @@ fn write_profile(settings: &Settings, args: &Debug, path: &Path) -> Result<()> {
 
 fn title(id: &str, profile: &Profile) -> String {
     format!("{id}: processor time in {:.1} s", profile.took.as_secs_f64())
-}
-
-/// A file that is left as it was, or not there, until there is something to write.
-struct Output<'a> {
-    path: &'a Path,
-    file: File,
-    /// It was not there, and is still empty.
-    new: bool,
-}
-
-impl<'a> Output<'a> {
-    fn open(path: &'a Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        match options.write(true).create_new(true).open(path) {
-            Ok(file) => Ok(Self { path, file, new: true }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Ok(Self { path, file: OpenOptions::new().write(true).open(path)?, new: false })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn write(&mut self, text: &str) -> io::Result<()> {
-        // Pipes and terminals have no length.
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
-        }
-        self.file.write_all(text.as_bytes())?;
-        self.new = false;
-        Ok(())
-    }
-}
-
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        if self.new {
-            let _ = std::fs::remove_file(self.path);
-        }
-    }
 }

@@ -26,6 +26,7 @@ pub(crate) mod shell;
 pub(crate) mod spec;
 pub(crate) mod start;
 pub(crate) mod state;
+pub(crate) mod syscalls;
 pub(crate) mod trace;
 mod trace_watch;
 pub(crate) mod update;

@@ -14,7 +14,7 @@ mod tests;
 
 pub use bpf::{MAX_INSTRUCTIONS, SockFilter};
 pub use chain::{Chain, Filters, Supervisor, Verdict};
-pub use names::{name, number};
+pub use names::{all, name, number};
 pub use program::Program;
 
 /// Most instructions of all programs that a thread is under, see [`Program::weight`], each counted with four more.

@@ -10,6 +10,11 @@ pub fn name(number: u32) -> Option<&'static str> {
     NAMES.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
 
+/// Every name with its number, in the order of the names.
+pub fn all() -> impl Iterator<Item = (&'static str, u32)> {
+    NAMES.iter().copied()
+}
+
 /// By name.
 #[rustfmt::skip]
 static NAMES: [(&str, u32); 382] = [
@@ -98,5 +103,8 @@ mod tests {
             ["read", "clone3", "mseal", "setuid32"].map(number),
             [Some(0), Some(435), Some(462), None]
         );
+        let mut numbers: Vec<u32> = all().map(|(_, number)| number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.is_sorted_by(|a, b| a < b));
     }
 }

@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod cpu;
 pub mod fanotify;
+pub mod figures;
 pub mod fs;
 pub mod futex;
 pub mod heap;

@@ -139,19 +139,6 @@ pub fn niceness() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
-/// Resident pages of a process of this pid namespace, and how many of them belong to files or shared
-/// memory; `None` where the host's procfs cannot be seen.
-pub fn resident_pages(pid: i32) -> Option<(u64, u64)> {
-    use rustix::fs::{CWD, Mode, OFlags, openat};
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = openat(CWD, format!("/proc/{pid}/statm"), flags, Mode::empty()).ok()?;
-    let mut buf = [0u8; 128];
-    let n = rustix::io::read(&file, &mut buf).ok()?;
-    let text = std::str::from_utf8(&buf[..n]).ok()?;
-    let mut fields = text.split_ascii_whitespace().skip(1).map(str::parse);
-    Some((fields.next()?.ok()?, fields.next()?.ok()?))
-}
-
 /// Which kind of namespace a file refers to, as a CLONE_NEW* flag; an error for any other file.
 pub fn namespace_kind(file: std::os::fd::BorrowedFd<'_>) -> std::io::Result<i32> {
     use std::os::fd::AsRawFd;

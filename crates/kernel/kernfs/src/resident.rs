@@ -4,25 +4,18 @@ use abi::PAGE_SIZE;
 use mm::Mm;
 use std::collections::HashSet;
 use std::sync::Arc;
-use task::Kernel;
-
-/// Resident memory in pages.
-#[derive(Clone, Copy, Default)]
-pub struct Resident {
-    /// All of it.
-    pub total: u64,
-    /// Pages of files and of shared memory.
-    pub shared: u64,
-}
+use task::{Kernel, ResidentPages};
 
 /// Resident memory of an address space: the host's count, or where the host does not show it,
 /// everything that is mapped with any access.
-pub fn resident(mm: &Mm) -> Resident {
-    if let Some((total, shared)) = hostsys::process::resident_pages(mm.space.host_pid()) {
-        return Resident { total, shared };
-    }
+pub fn resident(k: &Kernel, mm: &Mm) -> ResidentPages {
+    k.figures.resident(mm.space.host_pid()).unwrap_or_else(|| most_resident(mm))
+}
+
+/// What could be resident.
+fn most_resident(mm: &Mm) -> ResidentPages {
     mm.with_map(|m| {
-        let mut r = Resident::default();
+        let mut r = ResidentPages::default();
         for v in m.iter().filter(|v| v.prot != libc::PROT_NONE) {
             let pages = v.len() / PAGE_SIZE;
             r.total += pages;
@@ -36,17 +29,15 @@ pub fn resident(mm: &Mm) -> Resident {
 
 /// Bytes of memory in use by processes, and how many of them are files' and shared.
 pub fn memory_used(k: &Kernel) -> (u64, u64) {
-    let groups: Vec<_> = k.groups();
     let mut seen = HashSet::new();
-    let (mut total, mut shared) = (0, 0);
-    for g in groups {
-        let Some(t) = g.any_thread() else { continue };
-        let mm = t.mm();
-        if seen.insert(Arc::as_ptr(&mm) as usize) {
-            let r = resident(&mm);
-            total += r.total;
-            shared += r.shared.min(r.total);
-        }
-    }
+    let tasks = k.groups().into_iter().filter_map(|group| group.any_thread());
+    let spaces: Vec<_> = tasks.map(|t| t.mm()).filter(|mm| seen.insert(Arc::as_ptr(mm) as usize)).collect();
+    let pids: Vec<i32> = spaces.iter().map(|mm| mm.space.host_pid()).collect();
+    let all = match k.figures.all_resident(&pids) {
+        Some(known) => known.into_iter().map(Option::unwrap_or_default).collect(),
+        None => spaces.iter().map(|mm| most_resident(mm)).collect::<Vec<_>>(),
+    };
+    let (total, shared) =
+        all.iter().fold((0, 0), |(total, shared), r| (total + r.total, shared + r.shared.min(r.total)));
     (total * PAGE_SIZE, shared * PAGE_SIZE)
 }

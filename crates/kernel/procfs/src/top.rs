@@ -3,6 +3,7 @@
 use crate::pid::{PIDS, SELF, THREAD_SELF};
 use abi::{Errno, PAGE_SIZE, Result};
 use kernfs::{At, Entry, What, dir, empty, line, link, memory_used, private, text};
+use sched::{HostCounts, add_counts};
 use std::fmt::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -56,7 +57,8 @@ static TABLE: &[Entry] = &[
     text("zoneinfo", empty_zone),
 ];
 
-static PRESSURE: [Entry; 3] = [text("cpu", pressure), text("io", pressure), text("memory", pressure)];
+static PRESSURE: [Entry; 3] =
+    [text("cpu", cpu_pressure), text("io", io_pressure), text("memory", memory_pressure)];
 static SYSVIPC: [Entry; 3] = [text("msg", msg), text("sem", sem), text("shm", shm)];
 static TTY: [Entry; 3] = [text("drivers", tty_drivers), dir("driver", &[]), text("ldiscs", tty_ldiscs)];
 
@@ -113,7 +115,17 @@ fn per_cpu_header(cpus: usize, first: usize) -> String {
 }
 
 fn interrupts(at: &At) -> Result<Vec<u8>> {
-    line(per_cpu_header(at.limits().cpus(), 11))
+    let cpus = at.limits().cpus().max(1);
+    let all = at.kernel().interrupts.load(Ordering::Relaxed);
+    // What this kernel itself interrupts: the code of programs on other processors.
+    let parts: String = shares(all, cpus as u64).map(|part| format!(" {part:>10}")).collect();
+    let header = per_cpu_header(cpus, 11);
+    line(format_args!("{header}\nRES:{parts}   Rescheduling interrupts"))
+}
+
+/// A number spread over the processors. What does not divide goes to the first ones.
+fn shares(all: u64, cpus: u64) -> impl Iterator<Item = u64> {
+    (0..cpus).map(move |i| all / cpus + u64::from(i < all % cpus))
 }
 
 fn softirqs(at: &At) -> Result<Vec<u8>> {
@@ -242,9 +254,21 @@ fn partitions(at: &At) -> Result<Vec<u8>> {
     Ok(s.into_bytes())
 }
 
-fn pressure(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
-        .to_vec())
+/// What the host says of the container's control group. Without one it is as on a kernel started with `psi=0`.
+fn pressure(at: &At, name: &str) -> Result<Vec<u8>> {
+    at.limits().text(name).map(String::into_bytes).ok_or(Errno::EOPNOTSUPP)
+}
+
+fn cpu_pressure(at: &At) -> Result<Vec<u8>> {
+    pressure(at, "cpu.pressure")
+}
+
+fn io_pressure(at: &At) -> Result<Vec<u8>> {
+    pressure(at, "io.pressure")
+}
+
+fn memory_pressure(at: &At) -> Result<Vec<u8>> {
+    pressure(at, "memory.pressure")
 }
 
 fn schedstat(_at: &At) -> Result<Vec<u8>> {
@@ -265,37 +289,17 @@ fn boottime_offset(at: &At) -> i64 {
     at.caller().map_or(0, |t| t.nsproxy().time.offset_ns(libc::CLOCK_BOOTTIME))
 }
 
-/// Nanoseconds of user and system time of everything that has run.
-fn cpu_total(k: &Kernel) -> (u64, u64) {
-    let nodes: Vec<_> = {
-        let t = k.tree.lock();
-        t.nodes().map(|n| (n.group.clone(), n.zombie().map(|z| z.usage))).collect()
-    };
-    let (mut user, mut sys) = (0, 0);
-    for (g, zombie) in nodes {
-        let (u, s) = match zombie {
-            Some(z) => (z.utime, z.stime),
-            None => g.cpu_times(),
-        };
-        let gone = *g.usage.lock();
-        user += u + gone.child_utime;
-        sys += s + gone.child_stime;
-    }
-    (user, sys)
-}
-
 fn stat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
-    let (user, sys) = cpu_total(k);
+    let (user, sys) = k.processor_time();
     let (user, sys) = (crate::pid::ticks(user), crate::pid::ticks(sys));
     let cpus = at.limits().cpus().max(1) as u64;
     let up = crate::pid::ticks(uptime_ns());
     let idle = (up * cpus).saturating_sub(user + sys);
     let mut s = format!("cpu  {user} 0 {sys} {idle} 0 0 0 0 0 0\n");
-    for i in 0..cpus {
-        // What does not divide goes to the first processors.
-        let part = |v: u64| v / cpus + u64::from(i < v % cpus);
-        let _ = writeln!(s, "cpu{i} {} 0 {} {} 0 0 0 0 0 0", part(user), part(sys), part(idle));
+    let parts = shares(user, cpus).zip(shares(sys, cpus)).zip(shares(idle, cpus));
+    for (i, ((user, sys), idle)) in parts.enumerate() {
+        let _ = writeln!(s, "cpu{i} {user} 0 {sys} {idle} 0 0 0 0 0 0");
     }
     let (run, _) = k.running();
     let _ = writeln!(
@@ -319,7 +323,7 @@ fn uptime(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
     let host = uptime_ns();
     let up = host.saturating_add_signed(boottime_offset(at)) / 10_000_000;
-    let (u, s) = cpu_total(k);
+    let (u, s) = k.processor_time();
     let idle = (host / 10_000_000 * at.limits().cpus() as u64).saturating_sub((u + s) / 10_000_000);
     line(format_args!("{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100))
 }
@@ -328,8 +332,21 @@ fn version(_at: &At) -> Result<Vec<u8>> {
     line(format_args!("Linux version {RELEASE} (ringfence) (rustc) {VERSION}"))
 }
 
+/// What has been counted of all processes.
+fn counts_total(k: &Kernel) -> HostCounts {
+    let mut sum = HostCounts::default();
+    for group in k.groups() {
+        group.measure_faults();
+        let usage = group.total_usage();
+        add_counts(&mut sum, usage.own_counts());
+        add_counts(&mut sum, usage.child_counts);
+    }
+    sum
+}
+
 fn vmstat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
+    let [minor, major, read, written, ..] = counts_total(k);
     let (used, shared) = memory_used(k);
     let (used, shared) = (used / PAGE_SIZE, shared / PAGE_SIZE);
     let free = (at.limits().memory() / PAGE_SIZE).saturating_sub(used);
@@ -350,12 +367,13 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
         ("nr_file_pages", shared),
         ("nr_dirty", 0),
         ("nr_writeback", 0),
-        ("pgpgin", 0),
-        ("pgpgout", 0),
+        // In KiB.
+        ("pgpgin", read / 2),
+        ("pgpgout", written / 2),
         ("pswpin", 0),
         ("pswpout", 0),
-        ("pgfault", 0),
-        ("pgmajfault", 0),
+        ("pgfault", minor + major),
+        ("pgmajfault", major),
         ("oom_kill", 0),
     ] {
         let _ = writeln!(s, "{n} {v}");

@@ -66,8 +66,8 @@ pub struct Usage {
     pub child_counts: HostCounts,
 }
 
-/// Minor and major faults, blocks read and written, voluntary and involuntary context switches: what the host counts for
-/// the threads that execute the program, and of blocks those that serve it, too.
+/// Minor and major faults, blocks read and written, voluntary and involuntary context switches. Voluntary ones are sleeps in
+/// the kernel; all else is what the host counts for the threads that execute the program, and of blocks those that serve it, too.
 pub type HostCounts = [u64; 6];
 
 /// Adds up counts.

@@ -3,16 +3,15 @@
 use crate::control::Control;
 use crate::errors::other;
 use crate::fds::{Fds, control_group};
+use crate::host_side::HostSide;
 use crate::pod::Pod;
 use crate::running::OnReady;
 use crate::{links, tracing, wire};
 use container::Limits;
 use hostlink::CaptureFile;
 use hostsys::fanotify::Group;
-use platform::Platform;
 use spec::{SandboxSpec, StartError};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use task::Kernel;
 
 /// Descriptors of the sandbox's network mode.
@@ -30,15 +29,14 @@ pub struct NetworkFiles {
 pub fn run(
     spec: SandboxSpec,
     fds: Vec<OwnedFd>,
-    platform: Arc<dyn Platform>,
-    memory: Arc<tmpfs::MemFiles>,
+    host: HostSide,
     network: NetworkFiles,
     watcher: Option<Group>,
     on_ready: OnReady,
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
-    let (kernel, calls) = wire::kernel(&spec, platform, memory, limits, network.gofer)?;
+    let (kernel, calls) = wire::kernel(&spec, host, limits, network.gofer)?;
     capture(&kernel, &spec, &mut fds)?;
     let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher);
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;

@@ -12,6 +12,7 @@ mod control;
 mod copy_up;
 mod errors;
 mod fds;
+mod host_side;
 mod links;
 mod mounts;
 mod nodes;
@@ -25,4 +26,5 @@ mod wire;
 mod write_back;
 
 pub use boot::{NetworkFiles, run};
+pub use host_side::HostSide;
 pub use running::{Executed, OnReady, Running, Stdio};

@@ -2,12 +2,12 @@
 //! in the kernel knows more of another part than the traits that it declares itself.
 
 use crate::errors::other;
+use crate::host_side::HostSide;
 use crate::settings::{offsets, uts};
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
 use inet::{InetFamily, PacketFamily};
 use mounts::fs_parameters::{ParameterSpec, Takes};
-use platform::Platform;
 use socket::family::{ByNamespace, Family};
 use socket::netlink::NetlinkFamily;
 use socket::unix::UnixFamily;
@@ -16,8 +16,8 @@ use spec::{Network, SandboxSpec, StartError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use syscalls::Calls;
-use task::{Jobs, Kernel, MakeNet, Parts};
-use tmpfs::{MemFiles, Options, TmpFs};
+use task::{HostFigures, Jobs, Kernel, MakeNet, Parts};
+use tmpfs::{Options, TmpFs};
 use user_ns::UserNamespace;
 use vfs::{Internal, SuperBlock};
 
@@ -31,11 +31,12 @@ const FILTER_SHARE: u64 = 8;
 /// A kernel without tasks, and its system calls.
 pub(crate) fn kernel(
     spec: &SandboxSpec,
-    platform: Arc<dyn Platform>,
-    memory: Arc<MemFiles>,
+    host: HostSide,
     limits: Limits,
     net_gofer: Option<OwnedFd>,
 ) -> Result<(Arc<Kernel>, Arc<Calls>), StartError> {
+    let HostSide { platform, memory, figures } = host;
+    let figures = HostFigures::new(figures);
     let calls = Calls::new();
     let families = families(&limits, spec.network, net_gofer)?;
     let user_ns = UserNamespace::initial();
@@ -44,7 +45,8 @@ pub(crate) fn kernel(
     let net: MakeNet =
         Box::new(move |timers| NetNamespace::new(nsproxy::inum::NET, owner, interfaces, timers));
     let (calls_of, uts, offsets) = (calls.clone(), uts(spec), offsets(spec)?);
-    let parts = Parts { user_ns, platform, calls: calls_of, uts, offsets, limits, families, net, memory };
+    let parts =
+        Parts { user_ns, platform, calls: calls_of, uts, offsets, limits, families, net, memory, figures };
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
     net.stack().memory.set_limit(queues);

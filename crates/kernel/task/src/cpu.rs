@@ -17,6 +17,24 @@ impl Task {
         self.user_seen.fetch_max(ns, Relaxed).max(ns)
     }
 
+    /// The thread of the host that runs the thread's code; nothing when there is none.
+    pub fn guest_thread(&self) -> Option<i32> {
+        let mut tid = 0;
+        self.with_interrupter(|i| tid = i.host_tid());
+        (tid > 0).then_some(tid)
+    }
+
+    /// User time of the thread, in nanoseconds, for callers outside of its process.
+    pub fn user_time(&self) -> u64 {
+        let figures = &self.group.kernel.figures;
+        match self.guest_thread().and_then(|tid| figures.run_time(tid)) {
+            Some(time) => {
+                self.note_user_time(self.user_before.load(Relaxed).saturating_add(time.ran).min(LONGEST))
+            }
+            None => self.last_user_time(),
+        }
+    }
+
     /// User time of the thread at its last reading, in nanoseconds, for callers that cannot ask.
     pub fn last_user_time(&self) -> u64 {
         self.user_seen.load(Relaxed)
@@ -29,9 +47,7 @@ impl Current {
         let live = if self.mm.users.single() {
             hostsys::clock::process_cpu_ns(self.mm.space.host_pid()).map(|ns| ns as u64)
         } else {
-            let mut tid = 0;
-            task.with_interrupter(|i| tid = i.host_tid());
-            if tid > 0 { self.ctx.thread_time(tid) } else { None }
+            task.guest_thread().and_then(|tid| self.ctx.thread_time(tid))
         };
         match live {
             Some(ns) => task.note_user_time(task.user_before.load(Relaxed).saturating_add(ns).min(LONGEST)),

@@ -9,11 +9,11 @@ use crate::send::{Others, begin_to_leave, tell_parent_stopped};
 use crate::task::Task;
 use crate::thread_group::{Departure, ThreadGroup};
 use crate::tree::{Leader, Node, Tree};
-use crate::usage::{add_blocks, retire_memory};
+use crate::usage::{add_blocks, retire_memory, sleeps};
 use abi::{SigInfo, Signal};
 use platform::{Action, Context, Word};
 use rights::Creds;
-use sched::add_io;
+use sched::{add_counts, add_io};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -139,7 +139,8 @@ fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure
             let mut usage = group.usage.lock();
             usage.stime += system_time;
             add_io(&mut usage.io, task.io.now());
-            add_blocks(&mut usage.counts, task.blocks.each_ref().map(|b| b.load(Ordering::Relaxed)));
+            add_blocks(&mut usage.counts, task.blocks());
+            add_counts(&mut usage.counts, sleeps(task));
         }
         task.host_tid.store(0, Ordering::Relaxed);
         group.kernel.past_sleeps.fetch_add(task.waiter.sleeps(), Ordering::Relaxed);

@@ -2,7 +2,9 @@
 
 use crate::bandwidth_timer::BandwidthTimer;
 use crate::current::Current;
+use crate::host_figures::HostFigures;
 use crate::late_kills::LateKills;
+use crate::load::Load;
 use crate::namespace_caller::NamespaceCaller;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
@@ -77,6 +79,8 @@ pub struct Parts {
     pub net: MakeNet,
     /// Where content of files in memory lives that programs map.
     pub memory: Arc<tmpfs::MemFiles>,
+    /// What the host counts of the sandbox's processes.
+    pub figures: HostFigures,
 }
 
 /// What all tasks share.
@@ -107,8 +111,8 @@ pub struct Kernel {
     pub interrupts: AtomicU64,
     /// Sleeps of threads that have left.
     pub(crate) past_sleeps: AtomicU64,
-    /// Load averages, and when they were brought up to date.
-    load: Mutex<(Ktime, [f64; 3])>,
+    /// Load averages.
+    load: Mutex<Load>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Mutex<BTreeMap<&'static str, String>>,
     /// Resource usage has been requested: from now on the ends of processes are measured, which costs a hand-off.
@@ -127,6 +131,8 @@ pub struct Kernel {
     pub nsfs: Arc<vfs::Mount>,
     /// Where content of files in memory lives that programs map.
     pub memory: Arc<tmpfs::MemFiles>,
+    /// What the host counts of the sandbox's processes.
+    pub figures: HostFigures,
     /// Files of memfd_create(2) and its like.
     pub memfds: Arc<tmpfs::Memfds>,
     /// Protocol families of socket(2).
@@ -197,7 +203,7 @@ impl Kernel {
 
     /// A kernel without tasks.
     pub fn new(parts: Parts) -> Arc<Kernel> {
-        let Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory } = parts;
+        let Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory, figures } = parts;
         let memfds = tmpfs::Memfds::new(&memory);
         let device_numbers = memory.device_numbers.clone();
         let memory_size = limits.memory();
@@ -238,7 +244,7 @@ impl Kernel {
             forks: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
             past_sleeps: AtomicU64::new(0),
-            load: Mutex::new((clock.now(), [0.0; 3])),
+            load: Mutex::new(Load::new(clock.now())),
             sysctls: Mutex::default(),
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
@@ -247,6 +253,7 @@ impl Kernel {
             inums,
             cred_serials: AtomicU64::new(0),
             memory,
+            figures,
             memfds,
             families,
             keys: keys::Keys::new(clock),
@@ -300,19 +307,35 @@ impl Kernel {
         (tasks.iter().filter(|t| !t.is_sleeping()).count(), tasks.len())
     }
 
-    /// Brings the load averages up to date: one step of the exponential average over the time since the last look, with the
-    /// present number of running threads, the one that asks apart.
-    pub fn load_averages(&self) -> [f64; 3] {
-        let running = self.running().0.saturating_sub(1);
-        let mut l = self.load.lock();
-        let now = self.clock().now();
-        let dt = now.since(l.0).as_secs_f64();
-        l.0 = now;
-        for (avg, period) in l.1.iter_mut().zip([60.0, 300.0, 900.0]) {
-            let keep = (-dt / period).exp();
-            *avg = *avg * keep + running as f64 * (1.0 - keep);
+    /// Nanoseconds of user and system time of everything that has run.
+    pub fn processor_time(&self) -> (u64, u64) {
+        let nodes: Vec<_> = {
+            let t = self.tree.lock();
+            t.nodes().map(|n| (n.group.clone(), n.zombie().map(|z| z.usage))).collect()
+        };
+        let (mut user, mut sys) = (0, 0);
+        for (group, zombie) in nodes {
+            let (u, s) = match zombie {
+                Some(z) => (z.utime, z.stime),
+                None => group.cpu_times(),
+            };
+            let gone = *group.usage.lock();
+            user += u + gone.child_utime;
+            sys += s + gone.child_stime;
         }
-        l.1
+        (user, sys)
+    }
+
+    /// Brings the load averages up to date; the thread that asks does not count as ready.
+    pub fn load_averages(&self) -> [f64; 3] {
+        let now = self.clock().now();
+        if let Some(fresh) = self.load.lock().fresh(now) {
+            return fresh;
+        }
+        let (user, sys) = self.processor_time();
+        let (ready, processors) = (self.running().0.saturating_sub(1), self.first.limits().cpus());
+        let mut load = self.load.lock();
+        load.fresh(now).unwrap_or_else(|| load.step(now, user + sys, ready, processors))
     }
 
     /// All live threads.

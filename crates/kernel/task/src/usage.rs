@@ -4,6 +4,7 @@
 //! the address space had used when a process began in it.
 
 use crate::current::Current;
+use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use cgroup::Cgroup;
 use sched::{HostCounts, Usage, add_counts};
@@ -45,25 +46,50 @@ pub(crate) fn add_blocks(to: &mut HostCounts, [read, written]: [u64; 2]) {
     add_counts(to, [0, 0, read, written, 0, 0]);
 }
 
+/// A thread's sleeps in the kernel, as voluntary switches.
+pub(crate) fn sleeps(task: &Task) -> HostCounts {
+    [0, 0, 0, 0, task.waiter.sleeps(), 0]
+}
+
+/// What the host counts, but for voluntary switches: a thread that waits for the sentry gives up its processor there, and has
+/// not slept here.
+fn without_sleeps(counts: HostCounts) -> HostCounts {
+    let [minor, major, read, written, _, involuntary] = counts;
+    [minor, major, read, written, 0, involuntary]
+}
+
+impl Task {
+    /// Brings the thread's blocks up to date. To be called by the thread itself.
+    pub fn note_blocks(&self) {
+        let blocks = hostsys::process::thread_blocks();
+        self.blocks.iter().zip(blocks).for_each(|(b, n)| b.store(n, Ordering::Relaxed));
+    }
+
+    /// Blocks that the thread has had the host read and write when it was last measured.
+    pub fn blocks(&self) -> [u64; 2] {
+        self.blocks.each_ref().map(|b| b.load(Ordering::Relaxed))
+    }
+}
+
 impl Current {
     /// Brings what the host counts of the process up to date.
     pub fn measure_usage(&mut self) {
-        let blocks = hostsys::process::thread_blocks();
-        self.task.blocks.iter().zip(blocks).for_each(|(b, n)| b.store(n, Ordering::Relaxed));
+        self.task.note_blocks();
         if let Some(host) = self.ctx.usage(false) {
             // The host counts in batches and may say 0 of a small process; a page is there in any case.
             let mut u = self.task.group.usage.lock();
             u.maxrss = u.maxrss.max(host.maxrss).max(abi::PAGE_SIZE / 1024);
             // A process that began in the memory of another one has an unknown part in the counts of that memory.
             if self.task.group.not_ours.load(Ordering::Relaxed) == 0 {
-                u.image = host.counts;
+                u.image = without_sleeps(host.counts);
             }
         }
     }
 
     /// What the host counts of this thread.
     pub fn thread_counts(&mut self) -> HostCounts {
-        let mut counts = self.ctx.usage(true).unwrap_or_default().counts;
+        let mut counts = without_sleeps(self.ctx.usage(true).unwrap_or_default().counts);
+        add_counts(&mut counts, sleeps(&self.task));
         add_blocks(&mut counts, hostsys::process::thread_blocks());
         counts
     }
@@ -97,12 +123,26 @@ impl ThreadGroup {
         (u.utime + live, u.stime + sys)
     }
 
+    /// Asks the host for the process's faults. A process that began in the memory of another one has an unknown part in those of
+    /// that memory.
+    pub fn measure_faults(&self) {
+        let Some(mm) = self.any_thread().map(|t| t.mm()) else { return };
+        if self.not_ours.load(Ordering::Relaxed) == 0
+            && let Some([minor, major]) = self.kernel.figures.faults(mm.space.host_pid())
+        {
+            let mut usage = self.usage.lock();
+            let [.., read, written, voluntary, involuntary] = usage.image;
+            usage.image = [minor, major, read, written, voluntary, involuntary];
+        }
+    }
+
     /// Processor time and memory, for rusage.
     pub fn total_usage(&self) -> Usage {
         let (utime, stime) = self.cpu_times();
         let mut usage = Usage { utime, stime, ..*self.usage.lock() };
         for t in self.threads() {
-            add_blocks(&mut usage.counts, t.blocks.each_ref().map(|b| b.load(Ordering::Relaxed)));
+            add_blocks(&mut usage.counts, t.blocks());
+            add_counts(&mut usage.counts, sleeps(&t));
         }
         usage
     }

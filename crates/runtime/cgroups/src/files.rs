@@ -68,7 +68,7 @@ const SHOWN_V1: [(&str, &[&str]); 4] = [
 ];
 
 /// The same of version 2.
-const SHOWN_V2: [&str; 16] = [
+const SHOWN_V2: [&str; 19] = [
     "memory.max",
     "memory.current",
     "memory.peak",
@@ -79,11 +79,14 @@ const SHOWN_V2: [&str; 16] = [
     "memory.swap.current",
     "memory.events",
     "memory.stat",
+    "memory.pressure",
     "cpu.max",
     "cpu.weight",
     "cpu.stat",
+    "cpu.pressure",
     "io.stat",
     "io.max",
+    "io.pressure",
     "pids.max",
 ];
 

@@ -19,7 +19,7 @@ use platform::Platform;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
-use sentry::Running;
+use sentry::{HostSide, Running};
 use spec::{PlatformName, SandboxSpec, StartError, StartErrorKind};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -40,8 +40,9 @@ const DESCRIPTORS: u32 = 8192;
 /// Free bytes in the heap beyond which it is looked at again soon.
 const HEAP_SLACK: usize = 8 << 20;
 
-/// Runs the sentry; `channel` leads to the command line. Returns the process's exit status.
-pub fn run(channel: OwnedFd) -> io::Result<i32> {
+/// Runs the sentry; `channel` leads to the command line, `figures` to pid 1, which knows what the host counts of the sandbox's
+/// processes. Returns the process's exit status.
+pub fn run(channel: OwnedFd, figures: OwnedFd) -> io::Result<i32> {
     abort_on_panic();
     hostsys::heap::configure();
     let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -110,7 +111,8 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
             std::process::abort();
         }
     });
-    match sentry::run(spec, fds, platform, memory, network, watcher, on_ready) {
+    let host = HostSide { platform, memory, figures: Some(figures) };
+    match sentry::run(spec, fds, host, network, watcher, on_ready) {
         Ok(status) => {
             open_requests.settle();
             // A container in the background has no command line.

@@ -6,6 +6,7 @@
 //! status. As long as it lives it holds the gofer and the lock that says that the container lives. The host finds the
 //! container's files in its mount namespace, where no other process of the sandbox is (see `view`).
 
+use crate::figures::Figures;
 use crate::logging::Format;
 use crate::messages::LifeMessage;
 use crate::{launch::arguments, role, view};
@@ -15,6 +16,7 @@ use confine::privileges;
 use hostsys::signals::SignalFd;
 use hostsys::spawn::{Groups, Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{WaitOptions, set_parent_process_death_signal, wait};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::thread::CapabilitySet;
@@ -77,7 +79,15 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     rustix::process::setsid().ok();
 
     let args = arguments(role::BOOT, format);
-    let fds = [stdin(), stdout(), stderr(), channel.as_fd()];
+    // Where procfs cannot be mounted, as in some containers, the sentry gets a socket without another end.
+    let (figures, asks) = match Figures::new() {
+        Ok((figures, asks)) => (Some(figures), asks),
+        Err(error) => {
+            log::debug!("the sentry does not learn what the host counts of its processes: {error}");
+            (None, no_other_end()?)
+        }
+    };
+    let fds = [stdin(), stdout(), stderr(), channel.as_fd(), asks.as_fd()];
     // It leaves the host's files by itself.
     let program = Program {
         exe: exe.as_fd(),
@@ -89,7 +99,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     };
     let children = SignalFd::new(&[libc::SIGCHLD])?;
     let sentry = spawn(&program, |_, _| Ok(()))?;
-    drop((channel, exe));
+    drop((channel, exe, asks));
 
     if !view::enter_as_told(&life)? {
         return Ok(0);
@@ -97,14 +107,23 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;
     privileges::die_with_parent()?;
-    confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, STANDING, RULES])?)?;
+    let filter = Figures::with_rules(figures.as_ref(), |own| {
+        confine::filter::compile(&[RUST_RUNTIME, STANDING, RULES, own])
+    })?;
+    confine::filter::install(&filter)?;
     life.send(&LifeMessage::Shown, &[])?;
     hostsys::heap::shrink();
     hostsys::image::forget_start();
-    let status = attend(&children, sentry.pid, &gofer, life)?;
+    let status = attend(&children, sentry.pid, &gofer, life, figures)?;
     // Only a container with a state directory has a reader for it.
     let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
     Ok(status)
+}
+
+/// A socket that nothing answers on.
+fn no_other_end() -> io::Result<OwnedFd> {
+    let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+    Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?.0)
 }
 
 pub(crate) fn hung_up(channel: &Channel) -> io::Result<bool> {
@@ -113,12 +132,24 @@ pub(crate) fn hung_up(channel: &Channel) -> io::Result<bool> {
     Ok(polled[0].revents().contains(PollFlags::HUP))
 }
 
-/// Waits for the end of the sentry, of the gofer, or of the command line while that still matters.
-fn attend(children: &SignalFd, sentry: i32, gofer: &OwnedFd, life: Channel) -> io::Result<i32> {
+/// Waits for the end of the sentry, of the gofer, or of the command line while that still matters. Answers the sentry's
+/// questions meanwhile.
+fn attend(
+    children: &SignalFd,
+    sentry: i32,
+    gofer: &OwnedFd,
+    life: Channel,
+    mut figures: Option<Figures>,
+) -> io::Result<i32> {
     let mut life = Some(life);
     loop {
         let mut fds = vec![PollFd::new(children, PollFlags::IN), PollFd::new(gofer, PollFlags::empty())];
-        fds.extend(life.as_ref().map(|life| PollFd::new(life, PollFlags::IN)));
+        let waits = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let asked = figures.as_ref().map(|figures| waits(figures.socket()));
+        let told = life.as_ref().map(|life| waits(life.as_fd()));
+        let (asked_at, told_at) = (fds.len(), fds.len() + usize::from(asked.is_some()));
+        let (is_asked, is_told) = (asked.is_some(), told.is_some());
+        fds.extend(asked.into_iter().chain(told));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -134,7 +165,11 @@ fn attend(children: &SignalFd, sentry: i32, gofer: &OwnedFd, life: Channel) -> i
             // Without it the container's mounts are no longer held together.
             return Ok(128);
         }
-        if ready.get(2) == Some(&true)
+        if is_asked && ready[asked_at] && !figures.as_ref().is_some_and(Figures::answer) {
+            figures = None;
+        }
+        if is_told
+            && ready[told_at]
             && let Some(channel) = life.take()
         {
             match channel.recv() {

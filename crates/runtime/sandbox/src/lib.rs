@@ -21,6 +21,7 @@ pub mod boot;
 pub mod client;
 pub mod console;
 mod control;
+mod figures;
 mod filter;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;

@@ -2,12 +2,17 @@
 
 use crate::pid::check_read;
 use crate::pid::stat::{name, relations, times};
+use crate::pid::status::switches;
 use abi::{Errno, Result};
 use kernfs::{At, Entry, What, line};
 use rights::Cap;
 use sched::{IoTotals, add_io};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+use task::Task;
+
+/// Bytes of a block of struct rusage.
+const BLOCK: u64 = 512;
 
 const LIMITS: [(&str, &str); 16] = [
     ("Max cpu time", "seconds"),
@@ -77,13 +82,14 @@ pub fn sched(at: &At) -> Result<Vec<u8>> {
     let (policy, nice) = p
         .task()
         .map_or((0, 0), |t| (t.scheduling.policy.lock().0, t.scheduling.nice.load(Ordering::Relaxed)));
+    let [voluntary, involuntary] = p.task().map_or([0; 2], |t| switches(&t));
     let ms = |ns: u64| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
     let mut t = format!(" ({}, #threads: {threads})\n{}\n", at.pid_nr(p.id()), "-".repeat(67));
     for (k, v) in [
         ("se.sum_exec_runtime", ms(u + s)),
-        ("nr_switches", "0".into()),
-        ("nr_voluntary_switches", "0".into()),
-        ("nr_involuntary_switches", "0".into()),
+        ("nr_switches", (voluntary + involuntary).to_string()),
+        ("nr_voluntary_switches", voluntary.to_string()),
+        ("nr_involuntary_switches", involuntary.to_string()),
         ("policy", policy.to_string()),
         ("prio", (120 + nice).to_string()),
     ] {
@@ -93,10 +99,14 @@ pub fn sched(at: &At) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Time on a processor, time that the thread was ready and waited for one, and how often it got one.
 pub fn schedstat(at: &At) -> Result<Vec<u8>> {
     let p = at.proc()?;
     let (u, s) = times(p, &relations(at.kernel(), p));
-    line(format_args!("{} 0 0", u + s))
+    let Some(task) = p.task() else { return line(format_args!("{} 0 0", u + s)) };
+    let host = task.guest_thread().and_then(|tid| at.kernel().figures.run_time(tid)).unwrap_or_default();
+    let [voluntary, involuntary] = switches(&task);
+    line(format_args!("{} {} {}", u + s, host.waited, voluntary + involuntary + 1))
 }
 
 pub fn cpuset(at: &At) -> Result<Vec<u8>> {
@@ -126,24 +136,37 @@ pub fn no_id(at: &At) -> Result<Vec<u8>> {
     Ok(u32::MAX.to_string().into_bytes())
 }
 
-/// What a thread, or a process with all threads that it had, has read and written. The host's disks are not seen from
-/// here: bytes of them are 0.
+/// What a thread, or a process with all threads that it had, has read and written; of disks what the host counts for the
+/// threads that serve it.
 pub fn io(at: &At) -> Result<Vec<u8>> {
     check_read(at, Errno::EACCES)?;
     let p = at.proc()?;
     let mut sum = IoTotals::default();
+    let mut blocks = [0; 2];
+    // Of its own blocks the reader knows the latest number.
+    if let Some(reader) = at.caller() {
+        reader.note_blocks();
+    }
+    let mut add = |t: &Task| {
+        add_io(&mut sum, t.io.now());
+        blocks.iter_mut().zip(t.blocks()).for_each(|(sum, n)| *sum += n);
+    };
     match &p.thread {
-        Some(_) => p.task().into_iter().for_each(|t| add_io(&mut sum, t.io.now())),
+        Some(_) => p.task().iter().for_each(|t| add(t)),
         None => {
-            p.group.threads().iter().for_each(|t| add_io(&mut sum, t.io.now()));
-            add_io(&mut sum, p.group.usage.lock().io);
+            p.group.threads().iter().for_each(|t| add(t));
+            let usage = *p.group.usage.lock();
+            add_io(&mut sum, usage.io);
+            let [_, _, read, written, ..] = usage.own_counts();
+            blocks = [blocks[0] + read, blocks[1] + written];
         }
     }
     let mut s = String::new();
     for (name, n) in ["rchar", "wchar", "syscr", "syscw"].iter().zip(sum) {
         let _ = writeln!(s, "{name}: {n}");
     }
-    s.push_str("read_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n");
+    let [read, written] = blocks.map(|blocks| blocks * BLOCK);
+    let _ = write!(s, "read_bytes: {read}\nwrite_bytes: {written}\ncancelled_write_bytes: 0\n");
     Ok(s.into_bytes())
 }
 

@@ -62,14 +62,10 @@ impl Sharing {
 }
 
 impl Use {
-    fn of(l: &Line, share: (u64, u64), sharing: &Sharing) -> Use {
+    /// Of a mapping that has `part` resident pages.
+    fn of(l: &Line, part: u64, sharing: &Sharing) -> Use {
         let v = &l.vma;
-        if v.prot == libc::PROT_NONE || l.special {
-            return Use::default();
-        }
-        let pages = v.len() / PAGE_SIZE;
-        let part = (u128::from(pages) * u128::from(share.0) / u128::from(share.1.max(1))) as u64;
-        let rss = part.min(pages) * PAGE_SIZE / 1024;
+        let rss = part * PAGE_SIZE / 1024;
         // Pages of a private mapping that the program could write are mostly copies.
         let anon = if copied(v) { rss } else { 0 };
         let dirty = if v.prot & libc::PROT_WRITE != 0 { rss } else { 0 };
@@ -128,15 +124,29 @@ impl Use {
     }
 }
 
+/// Pages of a mapping that could be resident.
+fn could_be(l: &Line) -> u64 {
+    if l.special || l.vma.prot == libc::PROT_NONE { 0 } else { l.vma.len() / PAGE_SIZE }
+}
+
 /// Resident pages against pages that could be.
-fn share(at: &At, all: &[Line]) -> (u64, u64) {
-    let total: u64 = all
-        .iter()
-        .filter(|l| !l.special && l.vma.prot != libc::PROT_NONE)
-        .map(|l| l.vma.len() / PAGE_SIZE)
-        .sum();
-    let rss = at.mm().ok().flatten().map_or(0, |m| resident(&m).total);
-    (rss.min(total), total)
+struct Share {
+    resident: u64,
+    all: u64,
+}
+
+impl Share {
+    fn of(at: &At, all: &[Line]) -> Self {
+        let resident = at.mm().ok().flatten().map_or(0, |m| resident(at.kernel(), &m).total);
+        let all = all.iter().map(could_be).sum();
+        Self { resident: resident.min(all), all }
+    }
+
+    /// Of so many pages as many are resident, rounded up.
+    fn part(&self, pages: u64) -> u64 {
+        let product = u128::from(pages) * u128::from(self.resident);
+        product.div_ceil(u128::from(self.all.max(1))) as u64
+    }
 }
 
 /// Whether the program can write to a private mapping, or could: the host counts its pages as memory that is used.
@@ -179,7 +189,7 @@ fn flags(l: &Line) -> String {
 
 pub fn smaps(at: &At) -> Result<Vec<u8>> {
     let all = lines(at)?;
-    let (share, sharing) = (share(at, &all), Sharing::of(at.kernel()));
+    let (share, sharing) = (Share::of(at, &all), Sharing::of(at.kernel()));
     let mut out = Vec::new();
     for l in &all {
         out.extend(header(l));
@@ -190,7 +200,7 @@ pub fn smaps(at: &At) -> Result<Vec<u8>> {
             "Size:           {size:>8} kB\nKernelPageSize: {:>8} kB\nMMUPageSize:    {:>8} kB\n",
             4, 4
         );
-        Use::of(l, share, &sharing).print(&mut s, false);
+        Use::of(l, share.part(could_be(l)), &sharing).print(&mut s, false);
         let _ = writeln!(s, "THPeligible:           0\n{}", flags(l));
         out.extend(s.into_bytes());
     }
@@ -201,10 +211,15 @@ pub fn rollup(at: &At) -> Result<Vec<u8>> {
     let all = lines(at)?;
     let user: Vec<&Line> = all.iter().filter(|l| l.vma.start < 1 << 63).collect();
     let (Some(first), Some(last)) = (user.first(), user.last()) else { return Err(Errno::ESRCH) };
-    let (share, sharing) = (share(at, &all), Sharing::of(at.kernel()));
+    let (share, sharing) = (Share::of(at, &all), Sharing::of(at.kernel()));
     let mut sum = Use::default();
+    let (mut pages, mut resident) = (0, 0);
     for l in &all {
-        sum.add(Use::of(l, share, &sharing));
+        // Together exactly what the host counts.
+        pages += could_be(l);
+        let part = share.part(pages) - resident;
+        resident += part;
+        sum.add(Use::of(l, part, &sharing));
     }
     let mut s = format!("{:08x}-{:08x} ---p 00000000 00:00 0 ", first.vma.start, last.vma.end);
     while s.len() < 73 {

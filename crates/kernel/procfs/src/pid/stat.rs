@@ -3,6 +3,7 @@
 use crate::pid::status::{mem_numbers, signal_sets};
 use abi::{PAGE_SIZE, Result};
 use kernfs::{At, Proc, resident};
+use sched::Usage;
 use std::sync::atomic::Ordering;
 use task::Kernel;
 
@@ -87,9 +88,18 @@ pub fn times(p: &Proc, r: &Relations) -> (u64, u64) {
     }
     let (user, sys) = p.group.cpu_times();
     let Some(t) = &p.thread else { return (user, sys) };
-    // The host tells the time in guest code of one thread to that process alone.
     let only = p.group.threads().len() <= 1;
-    if only { (user, sys) } else { (t.last_user_time(), t.sentry_time()) }
+    if only { (user, sys) } else { (t.user_time(), t.sentry_time()) }
+}
+
+/// Minor and major faults of what the directory stands for, and of waited-for children.
+fn faults(p: &Proc) -> ([u64; 2], [u64; 2], Usage) {
+    p.group.measure_faults();
+    let usage = *p.group.usage.lock();
+    let ([minor, major, ..], [children_minor, children_major, ..]) = (usage.own_counts(), usage.child_counts);
+    let own = p.thread.as_ref().filter(|_| p.group.threads().len() > 1).and_then(|t| t.guest_thread());
+    let own = own.and_then(|tid| p.group.kernel.figures.thread_faults(tid));
+    (own.unwrap_or([minor, major]), [children_minor, children_major], usage)
 }
 
 pub fn stat(at: &At) -> Result<Vec<u8>> {
@@ -100,8 +110,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let allowed = seen.is_ok();
     let (tty, tpgid) = at.kernel().terminal_of(r.sid).map_or((0, -1), |(tty, pgid)| (tty, at.pid_nr(pgid)));
     let (utime, stime) = times(p, &r);
-    let usage = *p.group.usage.lock();
-    let ([minor, major, ..], [children_minor, children_major, ..]) = (usage.own_counts(), usage.child_counts);
+    let ([minor, major], [children_minor, children_major], usage) = faults(p);
     let (nice, (policy, rt)) = task
         .as_ref()
         .map_or((0, (0, 0)), |t| (t.scheduling.nice.load(Ordering::Relaxed), *t.scheduling.policy.lock()));
@@ -111,7 +120,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let start = at.kernel().boottime_of(started).saturating_add_signed(offset);
     let threads = p.group.threads().len().max(usize::from(r.zombie.is_none()));
     let (vsize, rss) = match task.as_ref().map(|t| t.mm()) {
-        Some(mm) => (mem_numbers(&mm).size, resident(&mm).total),
+        Some(mm) => (mem_numbers(&mm).size, resident(at.kernel(), &mm).total),
         None => (0, 0),
     };
     let img = seen.ok().flatten().map(|mm| (mm.image(), mm.with_map(|m| m.brk_start)));
@@ -160,7 +169,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
 pub fn statm(at: &At) -> Result<Vec<u8>> {
     let Some(mm) = at.proc()?.mm() else { return Ok(b"0 0 0 0 0 0 0\n".to_vec()) };
     let n = mem_numbers(&mm);
-    let r = resident(&mm);
+    let r = resident(at.kernel(), &mm);
     let pages = |b: u64| b / PAGE_SIZE;
     Ok(format!(
         "{} {} {} {} 0 {} 0\n",

@@ -4,9 +4,10 @@ use crate::pid::stat::{name, relations, state};
 use abi::{PAGE_SIZE, Result, SigSet, Signal, page_down, page_up};
 use kernfs::{At, Proc, mask_list, mask_words, resident};
 use mm::{Mm, VmaKind};
+use sched::Usage;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
-use task::Task;
+use task::{Kernel, ResidentKib, Task};
 
 /// Sizes of an address space in bytes.
 #[derive(Clone, Copy, Default)]
@@ -96,35 +97,52 @@ fn escaped(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `maxrss`: the largest resident set in KiB as far as the host was asked.
-fn memory(s: &mut String, mm: &Mm, maxrss: u64) {
+/// `usage`: what was measured of the process before.
+fn memory(s: &mut String, k: &Kernel, mm: &Mm, usage: &Usage) {
     let n = mem_numbers(mm);
-    let r = resident(mm);
-    let page = PAGE_SIZE / 1024;
-    let (rss, shared) = (r.total * page, r.shared * page);
-    let pte = (n.size / (512 * PAGE_SIZE) + 4) * page;
+    let r = k.figures.memory(mm.space.host_pid()).unwrap_or_else(|| {
+        let (r, page) = (resident(k, mm), PAGE_SIZE / 1024);
+        let (total, file) = (r.total * page, r.shared * page);
+        let peak = total.max(usage.maxrss);
+        let page_tables = (n.size / (512 * PAGE_SIZE) + 4) * page;
+        ResidentKib {
+            peak,
+            total,
+            anon: total.saturating_sub(file),
+            file,
+            page_tables,
+            ..ResidentKib::default()
+        }
+    });
     for (k, v) in [
         ("VmPeak", n.peak / 1024),
         ("VmSize", n.size / 1024),
         ("VmLck", n.locked / 1024),
         ("VmPin", 0),
-        ("VmHWM", rss.max(maxrss)),
-        ("VmRSS", rss),
-        ("RssAnon", rss.saturating_sub(shared)),
-        ("RssFile", shared),
-        ("RssShmem", 0),
+        ("VmHWM", r.peak.max(r.total)),
+        ("VmRSS", r.total),
+        ("RssAnon", r.anon),
+        ("RssFile", r.file),
+        ("RssShmem", r.shmem),
         ("VmData", n.data / 1024),
         ("VmStk", n.stack / 1024),
         ("VmExe", n.exe / 1024),
         ("VmLib", n.lib / 1024),
-        ("VmPTE", pte),
-        ("VmSwap", 0),
+        ("VmPTE", r.page_tables),
+        ("VmSwap", r.swap),
         ("HugetlbPages", 0),
     ] {
         let _ = writeln!(s, "{k}:\t{v:>8} kB");
     }
     let huge_pages = u8::from(mm.huge_pages_off.load(Ordering::Relaxed) != 1);
     let _ = write!(s, "CoreDumping:\t0\nTHP_enabled:\t{huge_pages}\nuntag_mask:\t0xffffffffffffffff\n");
+}
+
+/// Voluntary and involuntary switches of a thread: sleeps in this kernel, and what the host says of the thread that runs its code.
+pub fn switches(task: &Task) -> [u64; 2] {
+    let figures = &task.group.kernel.figures;
+    let involuntary = task.guest_thread().and_then(|tid| figures.involuntary_switches(tid));
+    [task.waiter.sleeps(), involuntary.unwrap_or(0)]
 }
 
 /// The numbers of a process ID from the file system's PID namespace down to the task's own, each after a tab.
@@ -177,8 +195,8 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         numbers(at, p, r.sid),
     );
     if let Some(t) = &task {
-        let maxrss = p.group.usage.lock().maxrss;
-        memory(&mut s, &t.mm(), maxrss);
+        let usage = *p.group.usage.lock();
+        memory(&mut s, k, &t.mm(), &usage);
     }
     let sig = signal_sets(p, task.as_deref());
     let limit = p.group.rlimit(libc::RLIMIT_SIGPENDING as i32);
@@ -187,9 +205,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let all = kernfs::all(processors);
     let cpus = task.as_ref().map_or(all, |t| t.scheduling.affinity.load(Ordering::Relaxed) & all);
     let threads = p.group.threads().len().max(1);
-    // Every sleep in this kernel is a voluntary switch. The host alone knows of others: as many as it said when it was asked.
-    let voluntary = task.as_ref().map_or(0, |t| t.waiter.sleeps());
-    let [.., involuntary] = p.group.usage.lock().own_counts();
+    let [voluntary, involuntary] = task.as_ref().map_or([0; 2], |t| switches(t));
     let _ = write!(
         s,
         "Threads:\t{threads}\nSigQ:\t{}/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\n\

@@ -61,7 +61,7 @@ pub fn oom_score(at: &At) -> Result<Vec<u8>> {
     let total = (at.limits().memory() / PAGE_SIZE).max(1) as i64;
     let adj = i64::from(p.group.oom_score_adj.load(Ordering::Relaxed));
     let Some(mm) = p.mm().filter(|_| adj != -1000) else { return line(0) };
-    let badness = resident(&mm).total as i64 + adj * total / 1000;
+    let badness = resident(at.kernel(), &mm).total as i64 + adj * total / 1000;
     line(((1000 + badness * 1000 / total) * 2 / 3).max(0))
 }
 
