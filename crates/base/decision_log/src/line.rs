@@ -75,6 +75,9 @@ pub struct Entry {
     /// What a program that was asked said, or why there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// How many decisions were made before this line that the log could not take. Such a line has nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<u64>,
 }
 
 /// A decision that was not acted on.

@@ -79,6 +79,14 @@ struct FileJson {
     max_files: u32,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyJson {
+    path: PathBuf,
+    log: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
 fn max_size() -> u64 {
     MAX_SIZE
 }
@@ -128,6 +136,15 @@ pub enum SinkKind {
         /// How many older files are kept.
         max_files: u32,
     },
+    /// Rules that the kernel asks before operations act.
+    Policy {
+        /// The file with the rules.
+        path: PathBuf,
+        /// The log of decisions.
+        log: Option<PathBuf>,
+        /// The private key that signs the log.
+        key: Option<PathBuf>,
+    },
 }
 
 /// Reads a session: the object inside `trace_session`, or the whole.
@@ -152,12 +169,16 @@ pub fn parse(text: &str, points: &Points) -> Result<Config, String> {
         }
         requests.push(request);
     }
-    if requests.is_empty() {
+    let sinks: Vec<SinkConfig> = session.sinks.iter().map(sink).collect::<Result<_, _>>()?;
+    let policies = sinks.iter().filter(|sink| matches!(sink.kind, SinkKind::Policy { .. })).count();
+    if requests.is_empty() && (policies == 0 || policies < sinks.len()) {
         return Err("the session has no points; \"trace metadata\" lists them".into());
     }
-    let sinks: Vec<SinkConfig> = session.sinks.iter().map(sink).collect::<Result<_, _>>()?;
     if sinks.is_empty() {
-        return Err("the session has no sinks; use remote, file or null".into());
+        return Err("the session has no sinks; use remote, file, policy or null".into());
+    }
+    if policies > 1 {
+        return Err("the session has several policies; put their rules in one file".into());
     }
     Ok(Config { name, points: requests, sinks })
 }
@@ -232,7 +253,21 @@ fn sink(asked: &SinkJson) -> Result<SinkConfig, String> {
             let FileJson { path, max_size, max_files } = config;
             SinkKind::File { path, max_size, max_files }
         }
-        _ => return Err(format!("there is no sink {name:?}; use remote, file or null")),
+        "policy" => {
+            let PolicyJson { path, log, key } = serde_json::from_value(config()).map_err(wrong)?;
+            if [Some(&path), log.as_ref(), key.as_ref()].into_iter().flatten().any(|path| !path.is_absolute())
+            {
+                return Err(format!("sink {name:?}: paths must be absolute"));
+            }
+            if key.is_some() && log.is_none() {
+                return Err(format!("sink {name:?}: key signs the log, and there is none"));
+            }
+            if asked.ignore_setup_error {
+                return Err(format!("sink {name:?}: a container without its policy must not start"));
+            }
+            SinkKind::Policy { path, log, key }
+        }
+        _ => return Err(format!("there is no sink {name:?}; use remote, file, policy or null")),
     };
     Ok(SinkConfig { kind, ignore_setup_error: asked.ignore_setup_error })
 }
@@ -278,6 +313,16 @@ mod tests {
 
     fn error(text: &str) -> String {
         parse(text, &points()).unwrap_err()
+    }
+
+    const POLICY: &str = r#"{"name": "policy", "config": {"path": "/p.yaml", "log": "/l"}}"#;
+
+    #[test]
+    fn a_policy_needs_no_points() {
+        let config = parse(&format!(r#"{{"name": "policy", "sinks": [{POLICY}]}}"#), &points()).unwrap();
+        let kind = SinkKind::Policy { path: "/p.yaml".into(), log: Some("/l".into()), key: None };
+        assert_eq!(config.sinks, [SinkConfig { kind, ignore_setup_error: false }]);
+        assert!(config.points.is_empty());
     }
 
     #[test]
@@ -328,6 +373,11 @@ mod tests {
             ),
             (with(point, r#"{"name": "remote", "config": {"endpoint": "/a", "backoff": "5s"}}"#), "longer"),
             (with(point, r#"{"name": "file", "config": {"path": "x"}}"#), "absolute"),
+            (with("", r#"{"name": "policy", "config": {"log": "/l"}}"#), "missing field `path`"),
+            (with("", r#"{"name": "policy", "config": {"path": "p"}}"#), "absolute"),
+            (with("", r#"{"name": "policy", "config": {"path": "/p", "key": "/k"}}"#), "there is none"),
+            (with("", &format!("{POLICY}, {POLICY}")), "several policies"),
+            (with("", &format!("{POLICY}, {null}")), "no points"),
             (r#"{"pionts": []}"#.into(), "unknown field"),
             ("{".into(), "EOF"),
         ] {

@@ -4,12 +4,14 @@
 //! - [`messages`] has a type for each message, generated from `proto/`;
 //! - [`packet`] puts a message behind its header, and takes it apart again;
 //! - [`config`] reads the JSON of a session;
-//! - [`session`] is a session as the command line hands it to the kernel.
+//! - [`session`] is a session as the command line hands it to the kernel;
+//! - [`ask`] is what goes over the channel to programs that a policy asks.
 //!
 //! Everything here is plain data. The kernel's side is the crate `trace`, the other side `trace_sinks`.
 
 #![forbid(unsafe_code)]
 
+pub mod ask;
 pub mod config;
 pub mod packet;
 pub mod points;

@@ -1,6 +1,7 @@
 //! A session as the command line hands it to the kernel: numbers instead of names, and descriptors beside it.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A session.
@@ -44,6 +45,17 @@ pub enum Sink {
         /// How a full socket is dealt with.
         retry: Retry,
     },
+    /// Rules that the kernel asks before operations act. Up to two descriptors come along, both of SOCK_SEQPACKET: the
+    /// socket for decisions, if `log`, and the channel to the process that asks programs, if `asks`. See [`crate::ask`].
+    Policy {
+        /// The file, which was checked outside.
+        text: String,
+        /// Decisions are recorded. The socket does not block. A packet is a header as in [`crate::packet`] with message
+        /// type 0, and a decision as JSON.
+        log: bool,
+        /// A rule or the default asks a program outside.
+        asks: bool,
+    },
 }
 
 /// What happens when the consumer does not keep up and its socket is full.
@@ -79,4 +91,24 @@ pub struct SinkStatus {
     pub dropped: u64,
     /// Whether a consumer is connected; always for those that have none.
     pub connected: bool,
+    /// Of a policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyStatus>,
+}
+
+/// A policy as a list shows it. `sent` and `dropped` of its sink are lines of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyStatus {
+    /// SHA-256 of the file, in hexadecimal digits.
+    pub sha256: String,
+    /// Its rules.
+    pub rules: u32,
+    /// Decisions other than `allow`, by the name of the action that was taken; `ask` is counted as what was answered.
+    pub decisions: BTreeMap<String, u64>,
+    /// Decisions that were not acted on, because of a dry run.
+    pub dry_run: u64,
+    /// Questions, and those of them without an answer in time.
+    pub asked: u64,
+    /// See `asked`.
+    pub unanswered: u64,
 }

@@ -50,7 +50,11 @@ pub(crate) fn delete(kernel: &Kernel, name: &str) -> Result<(), StartError> {
 }
 
 fn open(sink: SinkSpec, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Sink, StartError> {
-    let SinkSpec::Socket { kind, connected, reconnects, retry } = sink else { return Ok(Sink::null()) };
+    let (kind, connected, reconnects, retry) = match sink {
+        SinkSpec::Null => return Ok(Sink::null()),
+        SinkSpec::Socket { kind, connected, reconnects, retry } => (kind, connected, reconnects, retry),
+        SinkSpec::Policy { .. } => return Err(other("this kernel decides by no policies".into())),
+    };
     let mut take = |wanted: bool| match wanted {
         true => fds.next().map(Some).ok_or_else(|| other("a descriptor of a trace sink is missing".into())),
         false => Ok(None),

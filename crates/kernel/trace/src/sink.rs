@@ -102,6 +102,7 @@ impl Sink {
             sent: self.counters.sent.load(Ordering::Relaxed),
             dropped: self.counters.dropped.load(Ordering::Relaxed),
             connected: self.counters.connected.load(Ordering::Relaxed),
+            policy: None,
         }
     }
 

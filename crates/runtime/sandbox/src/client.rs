@@ -151,7 +151,15 @@ impl Client {
         for session in &mut list {
             session.name = presentable_text(&session.name);
             session.container = session.container.as_deref().map(presentable_text);
-            session.sinks.iter_mut().for_each(|sink| sink.kind = presentable_text(&sink.kind));
+            for sink in &mut session.sinks {
+                sink.kind = presentable_text(&sink.kind);
+                if let Some(policy) = &mut sink.policy {
+                    policy.sha256 = presentable_text(&policy.sha256);
+                    let decisions = std::mem::take(&mut policy.decisions).into_iter();
+                    policy.decisions =
+                        decisions.map(|(action, count)| (presentable_text(&action), count)).collect();
+                }
+            }
         }
         Ok(list)
     }

@@ -23,7 +23,7 @@ const MAX_PROCESS: u64 = 8 << 20;
 /// Longest description of a network namespace in bytes.
 const MAX_NETWORK: u64 = 8 << 20;
 /// Longest trace session in bytes.
-const MAX_SESSION: u64 = 1 << 20;
+const MAX_SESSION: u64 = 32 << 20;
 /// Processes in one message.
 const PROCESSES_AT_ONCE: usize = 32;
 

@@ -114,6 +114,7 @@ fn add(opened: &mut Opened, sink: &SinkConfig) -> Result<(), String> {
             let duty = Duty::File { path: path.clone(), max_size: *max_size, max_files: *max_files };
             attend(opened, theirs, &duty)?;
         }
+        SinkKind::Policy { .. } => return Err("sink \"policy\" is not there yet".into()),
     }
     Ok(())
 }
