@@ -87,6 +87,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "futex_pi",
             "process_timers",
             "trace",
+            "enforce",
             "tracee",
             "task",
             "exec",

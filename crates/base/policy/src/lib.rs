@@ -33,6 +33,7 @@ mod tests;
 pub use address::Address;
 pub use diagnostic::Diagnostic;
 pub use glob::{Glob, Pattern};
+pub use parse::errno_named;
 pub use point::{Access, Facts, Kind, Point};
 pub use policy::{Decision, DryRun, Policy, RuleIndex};
 pub use rule::{Action, Ask, Operation, Protocol, Rule};

@@ -379,8 +379,8 @@ fn errno(node: &Node) -> Result<Errno, Diagnostic> {
     })
 }
 
-/// An error number that programs know, by name.
-pub(crate) fn errno_named(text: &str) -> Option<Errno> {
+/// The error number of that name, as `EACCES`: one that programs know.
+pub fn errno_named(text: &str) -> Option<Errno> {
     let known = (1..=133).map(Errno::from_raw).find(|errno| errno.name() == text && text != "E?");
     known.or(match text {
         "EWOULDBLOCK" => Some(Errno::EWOULDBLOCK),
