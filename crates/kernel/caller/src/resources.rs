@@ -43,6 +43,8 @@ pub struct Resources {
     /// Held while a directory moves to another parent, so that none becomes its own ancestor: one for each depth of stacked
     /// file systems, as a rename on top makes one below.
     renames: [Mutex<(), { rank::RENAME }>; MAX_STACK_DEPTH as usize + 1],
+    /// Operations that a policy is about: a bit for each `policy::Kind`.
+    pub policed: Arc<AtomicU64>,
     next_ino: AtomicU64,
     next_cookie: AtomicU32,
 }
@@ -67,6 +69,7 @@ impl Resources {
             protected: Protected::default(),
             epoll_nesting: Mutex::default(),
             renames: Default::default(),
+            policed: Arc::default(),
             next_ino: AtomicU64::new(ANONYMOUS_INODE + 1),
             next_cookie: AtomicU32::new(1),
         })

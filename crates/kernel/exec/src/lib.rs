@@ -9,6 +9,7 @@
 mod creds;
 mod head;
 mod load;
+mod policing;
 mod privacy;
 mod script;
 mod stack;
@@ -88,8 +89,10 @@ pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
         None => None,
     };
     let interpreter = interp.as_ref().map(|(file, _)| file.clone());
+    policing::decide(c, &p)?;
     let guard = c.begin_exec()?;
     let creds = creds::of_program(c, &p.file)?;
+    policing::decide_credentials(c, &creds)?;
     let broken = image.broken || interp.as_ref().is_some_and(|(_, i)| i.broken);
     let loaded = if broken { Err(Errno::EFAULT) } else { load::load(c, &p, &image, interp, &creds) };
     let loaded = match loaded {

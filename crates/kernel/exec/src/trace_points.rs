@@ -1,13 +1,12 @@
 //! The trace points of programs: `sentry/execve` for a new one, `sentry/mmap` for the files that are mapped.
 
-use abi::stat::Attr;
-use abi::{Errno, Result, libc};
+use abi::libc;
 use socket::SocketFile;
 use std::sync::Arc;
-use task::trace_points::text;
+use task::trace_points::{digest, text};
 use task::{Current, Task, ThreadGroup};
 use trace::Subscription;
-use trace::digests::{Identity, Kind};
+use trace::digests::Kind;
 use trace_wire::MessageType;
 use trace_wire::messages::common::{FdInfo, SocketInfo, SocketIp, Timespec};
 use trace_wire::messages::sentry::{ExecveInfo, MmapInfo, PipeProcInfo};
@@ -66,10 +65,10 @@ fn execve_info(c: &Current, program: &NewProgram<'_>, wish: &Subscription) -> Ex
         info.binary_in_memfd = info.binary_path.starts_with("/memfd:");
     }
     if has(OptionalFields::BINARY_SHA256) {
-        info.binary_sha256 = digest(c, file, &attr, Kind::Sha256);
+        info.binary_sha256 = digest(c, c.kernel(), file, Kind::Sha256);
     }
     if has(OptionalFields::BINARY_SHA1) {
-        info.binary_sha1 = digest(c, file, &attr, Kind::Sha1);
+        info.binary_sha1 = digest(c, c.kernel(), file, Kind::Sha1);
     }
     if has(OptionalFields::FD_INFO) {
         let [stdin, stdout, stderr] = [0, 1, 2].map(|fd| fd_info(c, fd));
@@ -80,27 +79,6 @@ fn execve_info(c: &Current, program: &NewProgram<'_>, wish: &Subscription) -> Ex
         info.pipe_output_proc = other_end(c, 1, OpenFile::readable, wish).into();
     }
     info
-}
-
-/// The digest of an executable; empty, and said in the log, when it cannot be read.
-fn digest(c: &Current, file: &OpenFile, attr: &Attr, kind: Kind) -> Vec<u8> {
-    let time = |time: abi::time::Timespec| (time.sec, time.nsec);
-    let identity = Identity {
-        dev: attr.dev,
-        ino: attr.ino,
-        size: attr.size,
-        times: [time(attr.mtime), time(attr.ctime)],
-    };
-    let read = |buffer: &mut [u8], at: u64| -> Result<usize> {
-        if c.is_killed() {
-            return Err(Errno::EINTR);
-        }
-        file.ops.read(c, file, buffer, at)
-    };
-    c.kernel().trace.digests.of(identity, kind, read).unwrap_or_else(|error| {
-        log::warn!("no digest of an executable: {error}");
-        Vec::new()
-    })
 }
 
 fn fd_info(c: &Current, fd: i32) -> Option<FdInfo> {

@@ -5,6 +5,7 @@ use crate::walk;
 use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
 use abi::{Errno, Result, Signal};
 use mounts::fs_context::FsView;
+use policy::Kind;
 use rights::cred::{Cap, Credentials};
 use rights::mode;
 use rights::mode::{MAY_EXEC, MAY_WRITE};
@@ -12,6 +13,7 @@ use vfs::file::OpenFile;
 use vfs::inode::{InodeRef, SetAttr, TimeSet};
 use vfs::mount::{MountFlags, Path};
 use vfs::notify::{self, event};
+use vfs::policing::{self, Place};
 use vfs::{Caller, access};
 
 /// Leaves an id as it is in chown(2).
@@ -69,6 +71,7 @@ pub fn chmod(cx: &dyn Caller, p: &Path, mode: u32) -> Result<()> {
     if p.kind() == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
+    policing::decide(cx, Kind::FileSetattr, Place::Object(p))?;
     chmod_inode(cx, p.inode(), mode)?;
     notify::on_path(p, event::ATTRIB);
     Ok(())
@@ -78,6 +81,7 @@ pub fn chmod(cx: &dyn Caller, p: &Path, mode: u32) -> Result<()> {
 pub fn fchmod(cx: &dyn Caller, f: &OpenFile, mode: u32) -> Result<()> {
     let i = inode_of(f)?;
     mount_of_file(f)?;
+    policing::decide(cx, Kind::FileSetattr, Place::File(f))?;
     chmod_inode(cx, i, mode)?;
     notify::on_file(f, event::ATTRIB);
     Ok(())
@@ -104,6 +108,7 @@ fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
 /// chown(2) on a place, with IDs of the caller's user namespace. [`KEEP`] leaves an id alone.
 pub fn chown(cx: &dyn Caller, p: &Path, uid: u32, gid: u32) -> Result<()> {
     access::writable_mount(p)?;
+    policing::decide(cx, Kind::FileSetattr, Place::Object(p))?;
     chown_inode(cx, p.inode(), uid, gid)?;
     notify::on_path(p, event::ATTRIB);
     Ok(())
@@ -113,6 +118,7 @@ pub fn chown(cx: &dyn Caller, p: &Path, uid: u32, gid: u32) -> Result<()> {
 pub fn fchown(cx: &dyn Caller, f: &OpenFile, uid: u32, gid: u32) -> Result<()> {
     let i = inode_of(f)?;
     mount_of_file(f)?;
+    policing::decide(cx, Kind::FileSetattr, Place::File(f))?;
     chown_inode(cx, i, uid, gid)?;
     notify::on_file(f, event::ATTRIB);
     Ok(())
@@ -168,6 +174,7 @@ pub fn utimens(cx: &dyn Caller, p: &Path, atime: Option<TimeSet>, mtime: Option<
         return Ok(());
     }
     access::writable_mount(p)?;
+    policing::decide(cx, Kind::FileSetattr, Place::Object(p))?;
     utimens_inode(cx, p.inode(), atime, mtime)?;
     notify::on_path(p, times_event(atime, mtime));
     Ok(())
@@ -183,6 +190,7 @@ pub fn futimens(cx: &dyn Caller, f: &OpenFile, atime: Option<TimeSet>, mtime: Op
     }
     let i = inode_of(f)?;
     mount_of_file(f)?;
+    policing::decide(cx, Kind::FileSetattr, Place::File(f))?;
     utimens_inode(cx, i, atime, mtime)?;
     notify::on_file(f, times_event(atime, mtime));
     Ok(())
@@ -240,6 +248,7 @@ pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result
     }
     access::may(cx, &p, MAY_WRITE)?;
     crate::domain::check(cx, &p, landlock::access::TRUNCATE)?;
+    policing::decide(cx, Kind::FileTruncate, Place::Object(&p))?;
     let _claim = vfs::file::claim::write(p.inode())?;
     locks::leases::break_for(cx, p.inode(), true, false).map_err(caller::retry::Failure::errno)?;
     truncate_inode(cx, p.inode(), len)?;
@@ -262,6 +271,7 @@ pub fn ftruncate(cx: &dyn Caller, f: &OpenFile, len: i64) -> Result<()> {
     if f.denies_truncate() {
         return Err(Errno::EACCES);
     }
+    policing::decide(cx, Kind::FileTruncate, Place::File(f))?;
     truncate_inode(cx, inode, len)?;
     notify::on_file(f, event::MODIFY);
     Ok(())

@@ -5,12 +5,14 @@ use crate::walk;
 use abi::stat::{S_IFMT, S_IFREG};
 use abi::{Errno, Result};
 use mounts::fs_context::FsView;
+use policy::Kind;
 use rights::cred::Cap;
 use vfs::acl::Inherited;
 use vfs::file::OpenFile;
 use vfs::inode::{DirEntry, DirSink, InodeRef, NewNode};
 use vfs::mount::Path;
 use vfs::notify::{self, event};
+use vfs::policing::{self, Place};
 use vfs::{Caller, access};
 
 /// What something starts with that is made in a directory.
@@ -75,6 +77,10 @@ pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode:
     }
     crate::domain::check_make(cx, dir, node)?;
     access::may_create(cx, dir)?;
+    policing::decide(cx, Kind::FileCreate, Place::Name(dir, name))?;
+    if *node == NewNode::Socket {
+        policing::decide(cx, Kind::NetBind, Place::Name(dir, name))?;
+    }
     // A whiteout of overlayfs (0:0) is no device.
     if let Some(device) = access::device_made(node) {
         if !cx.creds().capable(Cap::MKNOD) {

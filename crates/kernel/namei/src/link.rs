@@ -7,6 +7,7 @@ use abi::stat::{S_IFDIR, S_IFREG};
 use abi::{Errno, Result};
 use mounts::fs_context::FsView;
 use mounts::umount;
+use policy::Kind;
 use rights::cred::Cap;
 use rights::mode;
 use rights::mode::{MAY_READ, MAY_WRITE};
@@ -16,6 +17,7 @@ use vfs::in_use::InUse;
 use vfs::inode::InodeRef;
 use vfs::mount::{Mount, Path};
 use vfs::notify::{self, event};
+use vfs::policing::{self, Place};
 use vfs::{Caller, access};
 
 /// linkat(2). `look` holds FOLLOW and EMPTY_PATH as asked for.
@@ -52,6 +54,9 @@ pub fn link(
     let old = &target.dentry;
     Moving { from: &parent, old, to: &dir, new: None, leaves: false, exchange: false }.check(cx)?;
     access::may_create(cx, &dir)?;
+    let place = Place::Name(&dir, &name);
+    policing::decide_move(cx, Kind::FileLink, Place::Object(&target), place, false)?;
+    policing::decide(cx, Kind::FileCreate, place)?;
     if target.kind() == S_IFDIR {
         return Err(Errno::EPERM);
     }
@@ -103,6 +108,8 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         }
         domain::check_remove(cx, &dir, &victim)?;
         access::may_delete(cx, &dir, &victim.inode)?;
+        let place = Path { mount: dir.mount.clone(), dentry: victim.clone() };
+        policing::decide(cx, Kind::FileRemove, Place::Object(&place))?;
         if victim.is_dir() {
             return Err(Errno::EISDIR);
         }
@@ -140,6 +147,8 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
         let victim = walk::find_locked(cx, &dir.dentry, &name)?;
         domain::check_remove(cx, &dir, &victim)?;
         access::may_delete(cx, &dir, &victim.inode)?;
+        let place = Path { mount: dir.mount.clone(), dentry: victim.clone() };
+        policing::decide(cx, Kind::FileRemove, Place::Object(&place))?;
         if !victim.is_dir() {
             return Err(Errno::ENOTDIR);
         }

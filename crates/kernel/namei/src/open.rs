@@ -11,6 +11,7 @@ use abi::Errno;
 use abi::stat::{S_IFIFO, S_IFREG};
 use caller::retry::Outcome;
 use mounts::fs_context::FsView;
+use policy::Kind;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,7 @@ use vfs::in_use::InUse;
 use vfs::inode::NewNode;
 use vfs::mount::{Mount, Path};
 use vfs::notify::{self, event};
+use vfs::policing::{self, FileOperation, Place};
 use vfs::{Caller, access};
 
 /// Opens `path`.
@@ -106,6 +108,7 @@ fn open_or_create(
         let Parent { dir, name, .. } = parent;
         domain::check_make(cx, &dir, &NewNode::Regular)?;
         access::may_create(cx, &dir)?;
+        decide_creation(cx, Place::Name(&dir, &name), flags)?;
         let Some(held) = hold(&dir.mount) else { return Ok(None) };
         let made = create_in(cx, &dir, &name, how)?;
         match made {
@@ -129,6 +132,16 @@ fn open_or_create(
         }
         rounds += 1;
     }
+}
+
+/// The error of a policy that refuses to make and open a file.
+fn decide_creation(cx: &dyn Caller, place: Place<'_>, flags: i32) -> Result<(), Errno> {
+    policing::decide(cx, Kind::FileCreate, place)?;
+    if !policing::concerns(cx, Kind::FileOpen) {
+        return Ok(());
+    }
+    let access = policing::open_access(flags);
+    cx.decide(&FileOperation { access, directory: false, ..FileOperation::at(Kind::FileOpen, place) })
 }
 
 /// A name that was made, and its operations where that opened it.
@@ -200,6 +213,7 @@ fn open_unnamed(
 
 fn open_unnamed_in(cx: &dyn Caller, dir: &Path, how: &OpenHow, held: InUse<Mount>) -> Outcome<Arc<OpenFile>> {
     access::may_create(cx, dir)?;
+    decide_creation(cx, Place::Object(dir), how.flags)?;
     let new = Newborn::of(cx, dir, &NewNode::Regular, how.mode)?;
     let place = dir.inode().as_dir().ok_or(Errno::EOPNOTSUPP)?;
     let inode = place.create_unnamed(cx, new.mode, new.uid, new.gid)?;

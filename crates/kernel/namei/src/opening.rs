@@ -7,6 +7,7 @@ use abi::Errno;
 use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use caller::retry::Outcome;
 use mounts::fs_context::FsView;
+use policy::Kind;
 use rights::cred::Cap;
 use rights::mode::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use vfs::in_use::InUse;
 use vfs::inode::SetAttr;
 use vfs::mount::{Mount, MountFlags, Path};
 use vfs::notify::{self, event};
-use vfs::{Caller, access};
+use vfs::{Caller, access, policing};
 
 const O_LARGEFILE: i32 = 0o100000;
 
@@ -57,6 +58,7 @@ pub(crate) fn open_held(cx: &dyn Caller, p: Path, flags: i32, held: InUse<Mount>
         return Err(Errno::EPERM.into());
     }
     let denied = domain::check_open(cx, &p, flags, false)?;
+    policing::decide_open(cx, &p, flags)?;
     let file = finish(cx, p, flags, held)?;
     file.deny(denied);
     Ok(file)
@@ -178,7 +180,10 @@ pub fn open_exec(
     access::inode_may(cx, p.inode(), MAY_EXEC)?;
     domain::check_open(cx, &p, libc::O_RDONLY, true)?;
     let claim = busy::run(p.inode())?;
-    finish_claiming(cx, p, libc::O_RDONLY, claim, held, event::OPEN | vfs::notify::marks::OPEN_EXEC)
+    let told = event::OPEN | vfs::notify::marks::OPEN_EXEC;
+    let file = finish_claiming(cx, p, libc::O_RDONLY, claim, held, told)?;
+    policing::decide_io(cx, Kind::FileExec, &file)?;
+    Ok(file)
 }
 
 /// Opens the object of an event for the reader of the event, without permission checks and without events.
@@ -190,6 +195,7 @@ pub fn open_event(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile
         access::writable_mount(p)?;
     }
     access::device_may(cx, p.inode(), access(flags))?;
+    policing::decide_open(cx, p, flags)?;
     let held = InUse::new(p.mount.clone());
     let claim = match p.kind() {
         S_IFREG if flags & libc::O_ACCMODE != libc::O_RDONLY => busy::write(p.inode())?,

@@ -10,11 +10,13 @@ use crate::walk;
 use abi::{Errno, Result};
 use mounts::fs_context::FsView;
 use mounts::umount;
+use policy::Kind;
 use rights::mode;
 use std::sync::Arc;
 use vfs::dentry::Dentry;
-use vfs::mount::Mount;
+use vfs::mount::{Mount, Path};
 use vfs::notify::{self, event};
+use vfs::policing::{self, Place};
 use vfs::{Caller, access};
 
 /// RENAME_NOREPLACE.
@@ -83,6 +85,24 @@ pub fn rename(
 /// What moved, and what it replaced.
 type Renamed = (Option<Arc<Dentry>>, Option<Arc<Dentry>>);
 
+/// The error of a policy that refuses to move `src` to the place of `b`, or to exchange the two.
+fn decide(
+    cx: &dyn Caller,
+    (a, src): (&Parent, &Arc<Dentry>),
+    (b, dst): (&Parent, Option<&Arc<Dentry>>),
+) -> Result<()> {
+    if !policing::concerns(cx, Kind::FileRename) {
+        return Ok(());
+    }
+    let at = |dir: &Path, dentry: &Arc<Dentry>| Path { mount: dir.mount.clone(), dentry: dentry.clone() };
+    let from = at(&a.dir, src);
+    let to = Place::Name(&b.dir, &b.name);
+    policing::decide_move(cx, Kind::FileRename, Place::Object(&from), to, src.is_dir())?;
+    let Some(dst) = dst else { return Ok(()) };
+    let (from, to) = (at(&b.dir, dst), Place::Name(&a.dir, &a.name));
+    policing::decide_move(cx, Kind::FileRename, Place::Object(&from), to, dst.is_dir())
+}
+
 /// With both directories locked. What was replaced is to be dropped outside the locks, and so are `mounts`: those on the two.
 fn locked(
     cx: &dyn Caller,
@@ -133,6 +153,7 @@ fn locked(
         exchange: flags & EXCHANGE != 0,
     }
     .check(cx)?;
+    decide(cx, (a, &src), (b, dst.as_ref().filter(|_| flags & EXCHANGE != 0)))?;
     access::may_delete(cx, &a.dir, &src.inode)?;
     match &dst {
         Some(d) => {

@@ -49,7 +49,7 @@ pub fn run(
     on_ready(control.clone());
     let status = kernel.wait_finished();
     kernel.shutdown();
-    kernel.trace.end();
+    tracing::end(&kernel);
     control.changes.write_back_at_end();
     if let Some(c) = console {
         c.finish();

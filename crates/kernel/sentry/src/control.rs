@@ -248,7 +248,7 @@ impl Running for Control {
     }
 
     fn trace_list(&self) -> Vec<Status> {
-        self.kernel.trace.list()
+        tracing::list(&self.kernel)
     }
 
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {
@@ -288,8 +288,10 @@ impl Running for Control {
         self.signal(Signal::SIGKILL.raw(), Target::All);
     }
 
-    fn freeze(&self, on: bool) {
+    fn freeze(&self, on: bool) -> bool {
+        let changes = self.container.is_frozen() != on;
         self.kernel.freeze(&self.container, on);
+        changes
     }
 
     fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<(), StartError> {

@@ -44,8 +44,8 @@ pub trait Running: Send + Sync {
     fn wait_process(&self, pid: i32, root: bool) -> Option<i32>;
     /// Ends the container.
     fn end(&self);
-    /// Stops every process of the container, or lets them go on.
-    fn freeze(&self, on: bool);
+    /// Stops every process of the container, or lets them go on; false when that was so already.
+    fn freeze(&self, on: bool) -> bool;
     /// Writes how the root differs from the layers below its overlay to a pipe, as records of crate `changes`, while the programs of
     /// the container rest.
     fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<(), StartError>;

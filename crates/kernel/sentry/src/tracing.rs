@@ -1,19 +1,22 @@
 //! Trace sessions as the runtime asks for them: sinks from descriptors, and the start of programs that no system call made.
 
 use crate::errors::other;
+use enforce::{Asker, Loaded};
 use exec::trace_points::NewProgram;
+use policy::Kind;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spec::{ProcessSpec, StartError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use task::policing::Subject;
 use task::trace_points::text;
 use task::{Current, Kernel};
 use trace::{Reconnect, Sink, Socket};
 use trace_wire::MessageType;
 use trace_wire::messages::container::Start;
 use trace_wire::points::{OptionalFields, Point};
-use trace_wire::session::{Session, Sink as SinkSpec};
+use trace_wire::session::{Retry, Session, Sink as SinkSpec, SinkStatus, Status};
 use vfs::OpenFile;
 
 /// Most sessions of a sandbox, and most sinks of a session.
@@ -34,17 +37,102 @@ pub(crate) fn create(
     if let Some(point) = session.points.iter().find(|request| request.point >= Point::COUNT) {
         return Err(other(format!("trace point {} does not exist", point.point)));
     }
+    if session.sinks.iter().filter(|sink| matches!(sink, SinkSpec::Policy { .. })).count() > 1 {
+        return Err(other("a trace session has at most one policy".into()));
+    }
     let mut fds = fds.into_iter();
-    let sinks = session.sinks.into_iter().map(|sink| open(sink, &mut fds)).collect::<Result<_, _>>()?;
-    let Session { name, container, points, .. } = session;
-    kernel.trace.add(trace::Session { name, container, points, sinks }, force).map_err(other)?;
+    let (mut sinks, mut policy) = (Vec::new(), None);
+    let Session { name, container, points, sinks: wanted } = session;
+    for sink in wanted {
+        match sink {
+            SinkSpec::Policy { text, log, asks } => {
+                policy = Some(load(&name, container.clone(), &text, (log, asks), &mut fds)?);
+            }
+            sink => sinks.push(open(sink, &mut fds)?),
+        }
+    }
+    if !force && kernel.policies.of(&name).is_some() {
+        return Err(other(format!("there is a trace session {name:?} already")));
+    }
+    kernel
+        .trace
+        .add(trace::Session { name: name.clone(), container, points, sinks }, force)
+        .map_err(other)?;
+    match policy {
+        Some(policy) => kernel.policies.load(policy),
+        None => drop(kernel.policies.unload(&name)),
+    }
+    kernel.trace.set_policed(kernel.policies.is_active());
     kernel.update_reporting();
     Ok(())
+}
+
+/// Reads a policy, and opens the ways of its decisions. `fds`: of the log, and of the process that asks.
+fn load(
+    session: &str,
+    container: Option<String>,
+    text: &str,
+    (log, asks): (bool, bool),
+    fds: &mut impl Iterator<Item = OwnedFd>,
+) -> Result<Loaded, StartError> {
+    let mut take = |wanted: bool| match wanted {
+        true => fds.next().map(Some).ok_or_else(|| other("a descriptor of a policy is missing".into())),
+        false => Ok(None),
+    };
+    let no_thread = |error| other(format!("no thread for a policy: {error}"));
+    let log =
+        take(log)?.map(|fd| Socket { kind: "log".into(), fd: Some(fd), reconnect: None, retry: PATIENT });
+    let log = log.map(Sink::socket).transpose().map_err(no_thread)?;
+    let asker = take(asks)?.map(Asker::new).transpose().map_err(no_thread)?;
+    Loaded::new(session, container, text, log, asker).map_err(other)
+}
+
+/// The log's process does nothing else than to write decisions down: it is waited for.
+const PATIENT: Retry =
+    Retry { retries: 400, backoff: Duration::from_micros(50), backoff_max: Duration::from_millis(10) };
+
+/// The sessions that there are.
+pub(crate) fn list(kernel: &Kernel) -> Vec<Status> {
+    let mut all = kernel.trace.list();
+    for session in &mut all {
+        if let Some(policy) = kernel.policies.of(&session.name) {
+            let log = policy.log().map(Sink::status);
+            session.sinks.push(SinkStatus {
+                kind: "policy".into(),
+                sent: log.as_ref().map_or(0, |log| log.sent),
+                dropped: log.as_ref().map_or(0, |log| log.dropped),
+                connected: log.is_none_or(|log| log.connected),
+                policy: Some(policy.status()),
+            });
+        }
+    }
+    all
+}
+
+/// Ends all sessions and policies, after the guest's threads have ended.
+pub(crate) fn end(kernel: &Kernel) {
+    for session in kernel.trace.list() {
+        if let Some(policy) = kernel.policies.unload(&session.name) {
+            finish(&policy);
+        }
+    }
+    kernel.trace.end();
+}
+
+/// Waits until the decisions of a policy are sent.
+fn finish(policy: &Loaded) {
+    if let Some(log) = policy.log() {
+        log.finish();
+    }
 }
 
 /// Ends a session, once its messages are sent.
 pub(crate) fn delete(kernel: &Kernel, name: &str) -> Result<(), StartError> {
     kernel.trace.remove(name).map_err(other)?;
+    if let Some(policy) = kernel.policies.unload(name) {
+        finish(&policy);
+    }
+    kernel.trace.set_policed(kernel.policies.is_active());
     kernel.update_reporting();
     Ok(())
 }
@@ -53,7 +141,7 @@ fn open(sink: SinkSpec, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Sink,
     let (kind, connected, reconnects, retry) = match sink {
         SinkSpec::Null => return Ok(Sink::null()),
         SinkSpec::Socket { kind, connected, reconnects, retry } => (kind, connected, reconnects, retry),
-        SinkSpec::Policy { .. } => return Err(other("this kernel decides by no policies".into())),
+        SinkSpec::Policy { .. } => return Err(other("a policy is no place for messages".into())),
     };
     let mut take = |wanted: bool| match wanted {
         true => fds.next().map(Some).ok_or_else(|| other("a descriptor of a trace sink is missing".into())),
@@ -97,9 +185,23 @@ impl Reconnect for Connector {
     }
 }
 
+/// Tells policies that a container starts; they may end or freeze it for that.
+fn police(c: &Current) {
+    let subject = || {
+        let image = c.mm.image();
+        let arguments = procfs::strings(&c.mm, image.args);
+        let path = image.exe.as_ref().map(|file| c.policy_subject(file).path);
+        Subject { path: path.flatten(), arguments, ..Subject::default() }
+    };
+    if c.police(Kind::ContainerStart, subject).is_err() {
+        c.task.serve_sentence();
+    }
+}
+
 /// Tells the sessions that want it that a container's first process starts.
 pub(crate) fn container_starts(c: &Current, process: &ProcessSpec) {
     let trace = &c.kernel().trace;
+    police(c);
     if ![Point::ContainerStart, Point::Execve, Point::Mmap].iter().any(|point| trace.wants(*point)) {
         return;
     }

@@ -8,7 +8,9 @@ use namei::{
     lookup::{Lookup, Start},
     walk::lookup,
 };
+use policy::Kind;
 use rights::mode::MAY_WRITE;
+use vfs::policing::{self, Place};
 use vfs::{Caller, InodeRef, NewNode, OpenFile, access};
 
 /// Names for bind(2): what it makes has the permission bits of the socket itself, less the umask.
@@ -50,6 +52,7 @@ impl Names for FsView {
     fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
         let p = lookup(cx, self, &Start::Cwd, path, Lookup::FOLLOW)?;
         access::may(cx, &p, MAY_WRITE)?;
+        policing::decide(cx, Kind::NetConnect, Place::Object(&p))?;
         Ok(p.inode().clone())
     }
 }

@@ -62,6 +62,25 @@ impl Calls {
         counts.filter(|(_, n)| *n > 0).collect()
     }
 
+    /// A call that trace sessions, a policy or strace look at. `watch`: bits of [`call`].
+    #[cold]
+    fn watched_call(&self, c: &mut Current, nr: u64, args: [u64; 6], watch: u8) -> SysResult {
+        let schema = row(nr).and_then(|row| row.points);
+        let watched = (watch & call::TRACED != 0).then(|| Watched::enter(c, nr, schema, args, watch));
+        let refused = if watch & call::POLICED != 0 { c.police_call(nr, &args).err() } else { None };
+        let result = match refused {
+            Some(errno) => Err(errno.into()),
+            None => self.call(c, nr, args, watch & call::LOGGED != 0),
+        };
+        if let Some(watched) = watched {
+            watched.exit(c, &result);
+        }
+        if watch & call::POLICED != 0 {
+            c.task.serve_sentence();
+        }
+        result
+    }
+
     fn call(&self, c: &mut Current, nr: u64, args: [u64; 6], strace: bool) -> SysResult {
         match row(nr) {
             Some(row) if strace => logged(c, row, args),
@@ -119,13 +138,7 @@ impl Calls {
         let (nr, args) = if c.task.trace.is_traced() { c.ctx.call() } else { (nr, args) };
         let result = match watch {
             0 => self.call(c, nr, args, false),
-            _ => {
-                let schema = row(nr).and_then(|row| row.points);
-                let watched = Watched::enter(c, nr, schema, args, watch);
-                let result = self.call(c, nr, args, strace);
-                watched.exit(c, &result);
-                result
-            }
+            _ => self.watched_call(c, nr, args, watch),
         };
         c.set_result(result);
         c.task.in_syscall.store(0, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 
 use crate::current::Current;
 use crate::namespace_caller::NamespaceCaller;
+use crate::policing;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
@@ -19,6 +20,7 @@ use platform::Context;
 use rights::Creds;
 use std::sync::Arc;
 use std::time::Instant;
+use vfs::policing::FileOperation;
 use vfs::{Caller, FileLayer, InUse, OpenFile, Vfs};
 use wait::Waiter;
 
@@ -49,6 +51,13 @@ impl NamespaceCaller for Current {
 
 /// A task as a [`vfs::Caller`].
 pub struct TaskCaller(Arc<Task>);
+
+impl TaskCaller {
+    /// This task as a caller.
+    pub fn of(task: &Arc<Task>) -> TaskCaller {
+        TaskCaller(task.clone())
+    }
+}
 
 impl HasCredentials for TaskCaller {
     fn creds(&self) -> Creds {
@@ -170,6 +179,9 @@ impl FileLayer for TaskCaller {
     fn descriptor(&self, fd: i32) -> Result<Arc<OpenFile>> {
         self.0.fds().ok_or(Errno::EBADF)?.get(fd)
     }
+    fn decide(&self, operation: &FileOperation<'_>) -> Result<()> {
+        policing::decide_file(self, &self.0, operation)
+    }
 }
 
 impl PathCaller for TaskCaller {
@@ -284,6 +296,9 @@ impl FileLayer for Current {
     }
     fn descriptor(&self, fd: i32) -> Result<Arc<OpenFile>> {
         self.fds().get(fd)
+    }
+    fn decide(&self, operation: &FileOperation<'_>) -> Result<()> {
+        policing::decide_file(&self.caller(), &self.task, operation)
     }
 }
 

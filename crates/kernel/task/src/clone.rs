@@ -4,6 +4,7 @@ use crate::current::Current;
 use crate::exit::{Stage, end};
 use crate::inherit::{CurrentInherited, TaskInherited};
 use crate::namespaces::NewNamespaces;
+use crate::policing::Subject;
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Relations};
@@ -21,6 +22,7 @@ use files::fd_table::FdSlot;
 use lock_order::Mutex;
 use pid::{Pid, PidNamespace};
 use platform::{Action, Spawn};
+use policy::Kind;
 use process_timers::watch_cpu_limit;
 use rights::{Cap, Credentials};
 use std::sync::Arc;
@@ -167,6 +169,7 @@ impl Current {
     /// Whether the arguments make sense, and permissions and limits allow one task more.
     fn may_clone(&self, a: &CloneArgs) -> Result<(), Errno> {
         validate(a)?;
+        self.police(Kind::ProcessClone, Subject::default)?;
         self.check_clone_namespaces(a.flags)?;
         // As Linux does, any user address will do, and no other.
         if a.has(CLONE_SETTLS) && a.tls >= TASK_END {

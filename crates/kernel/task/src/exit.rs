@@ -12,6 +12,7 @@ use crate::tree::{Leader, Node, Tree};
 use crate::usage::{add_blocks, retire_memory, sleeps};
 use abi::{SigInfo, Signal};
 use platform::{Action, Context, Word};
+use policy::Kind;
 use rights::Creds;
 use sched::{add_counts, add_io};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub fn end(mut c: Current, stage: Stage) {
     if stage == Stage::Ran {
         let of_group = group.signals.lock().life.status();
         task.trace_exit(of_group.or(c.exit_code).unwrap_or(0));
+        task.police_event(Kind::TaskExit);
         crate::futex::release(&mut c, true);
     }
     let others = match stage {
@@ -193,7 +195,7 @@ fn tell_of_death(parent: &ThreadGroup, child: &Arc<ThreadGroup>, uid: u32, notic
 }
 
 /// Makes the process a zombie, hands its children on and tells its parent.
-fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
+fn end_group(task: &Arc<Task>, group: &Arc<ThreadGroup>, status: i32) {
     let kernel = group.kernel.clone();
     if group.is_init() && group.container.first() != group.tgid {
         empty_namespace(&kernel, group);
@@ -203,6 +205,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     let usage = group.total_usage();
     let zombie = Zombie { status, uid: task.creds().uid, usage, comm: task.comm() };
     task.trace_exit_notify_parent(status);
+    task.police_event(Kind::ExitNotifyParent);
     let mut notices = Notices::default();
     {
         let mut t = kernel.tree.lock();

@@ -103,6 +103,8 @@ pub struct Kernel {
     strace: AtomicBool,
     /// Trace sessions.
     pub trace: trace::Tracer,
+    /// Policies.
+    pub policies: enforce::Enforcer,
     /// CLOCK_REALTIME in nanoseconds at `boot`: what moments since then are told by (trace points).
     pub(crate) boot_realtime: i64,
     /// Processes ever made (/proc/stat).
@@ -240,6 +242,7 @@ impl Kernel {
             boot_ns: uptime_ns(),
             strace: AtomicBool::new(false),
             trace: trace::Tracer::new(&platform::NATIVE_CALLS),
+            policies: enforce::Enforcer::new(vfs.resources.policed.clone()),
             boot_realtime: realtime_ns(),
             forks: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),

@@ -6,7 +6,7 @@
 //!
 //! - state without tasks, below the objects: `bandwidth_timer`, `core_thread`, `cred_guard`, `inherit`, `late_kills`, `life`,
 //!   `own_transfer`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
-//! - sending: `usage`, `send`, `sigmask`, `signalfd`, `caller` (a task as the caller of subsystems), `exit_report`, `trace_points`;
+//! - sending: `usage`, `send`, `sigmask`, `signalfd`, `caller` (a task as the caller of subsystems), `exit_report`, `trace_points`, `policing`;
 //! - what a thread does by the way: `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
 //!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
 //! - `deliver` (signals), then `ptrace_syscall`, `ptrace_watch`, `ptrace_tracer`, `seccomp`, `sigwait`, `waitpid`;
@@ -53,6 +53,7 @@ mod pi;
 pub mod pidfd;
 mod pidfd_info;
 mod pidfd_target;
+pub mod policing;
 pub mod ptrace_access;
 mod ptrace_exit;
 mod ptrace_stop;

@@ -81,6 +81,10 @@ pub struct Task {
     pub sleeping: AtomicBool,
     /// Number of the system call in progress plus one, 0 in user mode (/proc/PID/syscall, wchan).
     pub in_syscall: AtomicU32,
+    /// Arguments of that call, while there is a policy.
+    pub(crate) call_args: [AtomicU64; 6],
+    /// What a policy wants done when the call has ended: see `policing`.
+    pub(crate) sentence: AtomicU8,
     /// What sched(7) and ioprio_set(2) set.
     pub scheduling: Arc<Scheduling>,
     /// What it has read and written.
@@ -213,6 +217,8 @@ impl Task {
             vfork: Mutex::new(None),
             sleeping: AtomicBool::new(false),
             in_syscall: AtomicU32::new(0),
+            call_args: Default::default(),
+            sentence: AtomicU8::new(0),
             scheduling,
             io: IoCounts::default(),
             blocks: Default::default(),

@@ -6,19 +6,37 @@ use crate::kernel::Kernel;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
+use abi::Errno;
 use files::FdTable;
 use ktime::Ktime;
 use std::sync::Arc;
 use trace::Subscription;
+use trace::digests::{Identity, Kind as DigestKind};
 use trace_wire::MessageType;
 use trace_wire::messages::common::{ContextData, Credentials};
 use trace_wire::messages::sentry::{CloneInfo, ExitNotifyParentInfo, TaskExit};
 use trace_wire::points::{ContextFields, Point};
-use vfs::{OpenFile, Path};
+use vfs::{Caller, OpenFile, Path};
 
 /// Text of the guest's, which messages carry as UTF-8.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The digest of a file's content; empty, and said in the log, when it cannot be read.
+pub fn digest(cx: &dyn Caller, kernel: &Kernel, file: &OpenFile, kind: DigestKind) -> Vec<u8> {
+    let attr = file.attr().unwrap_or_default();
+    let time = |time: abi::time::Timespec| (time.sec, time.nsec);
+    let times = [time(attr.mtime), time(attr.ctime)];
+    let identity = Identity { dev: attr.dev, ino: attr.ino, size: attr.size, times };
+    let read = |buffer: &mut [u8], at: u64| match cx.is_killed() {
+        true => Err(Errno::EINTR),
+        false => file.ops.read(cx, file, buffer, at),
+    };
+    kernel.trace.digests.of(identity, kind, read).unwrap_or_else(|error| {
+        log::warn!("no digest of an executable: {error}");
+        Vec::new()
+    })
 }
 
 impl Kernel {

@@ -106,6 +106,12 @@ impl Sink {
         }
     }
 
+    /// Takes no more packets, and waits until those on their way are sent, but not for ever.
+    pub fn finish(&self) {
+        self.close();
+        self.wait_until_sent();
+    }
+
     /// Takes no more packets; those on their way are still sent.
     pub(crate) fn close(&self) {
         if let Some(queue) = &self.queue {

@@ -27,6 +27,8 @@ pub mod call {
     pub const TRACED: u8 = ENTER | EXIT | RAW_ENTER | RAW_EXIT;
     /// The call is logged (strace).
     pub const LOGGED: u8 = 16;
+    /// There is a policy.
+    pub const POLICED: u8 = 32;
 }
 
 /// A session.
@@ -212,6 +214,16 @@ impl Tracer {
             match shown {
                 true => bits.fetch_or(call::LOGGED, Ordering::Relaxed),
                 false => bits.fetch_and(!call::LOGGED, Ordering::Relaxed),
+            };
+        }
+    }
+
+    /// Whether there is a policy, which all calls are then under.
+    pub fn set_policed(&self, on: bool) {
+        for bits in &self.calls {
+            match on {
+                true => bits.fetch_or(call::POLICED, Ordering::Relaxed),
+                false => bits.fetch_and(!call::POLICED, Ordering::Relaxed),
             };
         }
     }

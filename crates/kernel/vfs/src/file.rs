@@ -21,6 +21,7 @@ pub mod devices;
 mod directory;
 mod layer;
 mod opener;
+pub mod operation;
 mod ops;
 mod owner;
 mod state;

@@ -20,6 +20,7 @@ pub mod in_use;
 pub mod inode;
 pub mod mount;
 pub mod notify;
+pub mod policing;
 pub mod retry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -25,6 +25,10 @@ fn change(settings: &Settings, id: &str, freeze: bool) -> Result<()> {
     let (container, _) = settings.find(id)?;
     let _lock = container.lock()?;
     let (container, mut record) = settings.find(id)?;
+    if !freeze && record.state.status == Status::Running && connect(&container)?.freeze(false).is_ok() {
+        // A policy had frozen it, which only the kernel inside knows.
+        return Ok(());
+    }
     if record.state.status != from {
         return Err(format!("container {otherwise}: it is {}", record.state.status).into());
     }

@@ -206,10 +206,11 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Some(status) => Event::Exited { status },
                 None => Event::Refused(format!("there is no process {pid}")),
             },
-            Request::Freeze { on } => {
-                kernel.freeze(on);
-                Event::Done
-            }
+            Request::Freeze { on } => match kernel.freeze(on) {
+                // The host has stopped the processes as well, or lets them go on in a moment.
+                false if !on => Event::Refused("not paused".into()),
+                _ => Event::Done,
+            },
             Request::Changes { purpose } => match changes(kernel, fds, purpose) {
                 Ok(()) => Event::Done,
                 Err(error) => Event::Failed(error),

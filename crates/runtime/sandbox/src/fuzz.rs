@@ -111,7 +111,9 @@ impl Running for Nobody {
         None
     }
     fn end(&self) {}
-    fn freeze(&self, _on: bool) {}
+    fn freeze(&self, _on: bool) -> bool {
+        true
+    }
     fn changes(&self, to: OwnedFd, _purpose: Purpose) -> Result<(), StartError> {
         drop(to);
         Ok(())

@@ -5,10 +5,12 @@ use crate::at::{self, CWD, real_file};
 use crate::iov::{CHUNK, Iov};
 use abi::Errno;
 use namei::dir;
+use policy::Kind;
 use rights::mode;
 use task::{Current, SysResult};
 use vfs::access;
 use vfs::inode::{DirEntry, DirSink};
+use vfs::policing::{self, Place};
 
 /// Layout of a directory record.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,7 @@ fn read_dir(c: &mut Current, fd: Fd, buf: Ptr, size: u32, layout: Layout) -> Sys
     // Sizes are signed on the way: one that looks negative holds no record.
     let max = usize::try_from(size as i32).unwrap_or(0).min(CHUNK);
     let mut records = Records { layout, max, out: Vec::new() };
+    policing::decide_io(c, Kind::FileRead, &f)?;
     vfs::notify::ask_to_read(c, &f)?;
     let before = *f.hold_position(c)?;
     let full = dir::read(c, &f, &mut records)?;
@@ -98,6 +101,7 @@ pub fn getdents64(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
 pub fn chdir(c: &mut Current, path: PathPtr) -> SysResult {
     let (start, path) = at::read(c, CWD, path)?;
     let (p, _held) = namei::link::find_dir(c, &c.fs().view(), &start, &path)?;
+    policing::decide(c, Kind::FileChdir, Place::Object(&p))?;
     c.fs().set_cwd(p);
     Ok(0)
 }
@@ -106,6 +110,7 @@ pub fn fchdir(c: &mut Current, fd: Fd) -> SysResult {
     let f = c.file(fd.0)?;
     let p = f.path.as_ref().filter(|p| p.is_dir()).ok_or(Errno::ENOTDIR)?;
     access::inode_may(c, p.inode(), mode::MAY_EXEC)?;
+    policing::decide(c, Kind::FileChdir, Place::Object(p))?;
     c.fs().set_cwd(p.clone());
     Ok(0)
 }
@@ -130,6 +135,7 @@ pub fn getcwd(c: &mut Current, buf: Ptr, size: u64) -> SysResult {
 pub fn chroot(c: &mut Current, path: PathPtr) -> SysResult {
     let path = c.read_path(path.0)?;
     let (p, _held) = namei::link::find_root(c, &c.fs().view(), &path)?;
+    policing::decide(c, Kind::FileChroot, Place::Object(&p))?;
     c.fs().set_root(p);
     Ok(0)
 }

@@ -80,6 +80,9 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         _ if loopdev::names_file(&f, cmd) && !f.denies_ioctl() => {
             let named = Fd(loopdev::named_fd(c, cmd, arg)?);
             let backing = real_file(c, named)?;
+            // Reading and writing the device reads and writes the file.
+            vfs::policing::decide_io(c, policy::Kind::FileRead, &backing)?;
+            vfs::policing::decide_io(c, policy::Kind::FileWrite, &backing)?;
             let caller = c.caller();
             loopdev::attach(&caller, &f, c, cmd, arg, &backing)?;
         }

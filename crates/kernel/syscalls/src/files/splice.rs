@@ -8,11 +8,13 @@ use abi::{Errno, Result};
 use caller::Failure;
 use files::io::{self, MAX_RW};
 use ipc::pipe::Pipe;
+use policy::Kind;
 use socket::SocketFile;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
 use vfs::OpenFile;
 use vfs::file::file_kind;
+use vfs::policing;
 use vfs::retry::retry;
 use wait::Events;
 
@@ -129,6 +131,12 @@ fn pump(
     Ok(done)
 }
 
+/// The error of a policy that refuses to read one file and write the other.
+fn decide(c: &Current, from: &Arc<OpenFile>, to: &Arc<OpenFile>) -> Result<()> {
+    policing::decide_io(c, Kind::FileRead, from)?;
+    policing::decide_io(c, Kind::FileWrite, to)
+}
+
 pub fn sendfile(c: &mut Current, out: Fd, input: Fd, offset: Ptr, count: u64) -> SysResult {
     let given = !offset.is_null();
     let from = c.file(input.0)?;
@@ -150,6 +158,7 @@ pub fn sendfile(c: &mut Current, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     if !from.ops.seekable() || file_kind(&from) == S_IFDIR || to.flags() & libc::O_APPEND != 0 {
         return Err(Errno::EINVAL.into());
     }
+    decide(c, &from, &to)?;
     vfs::notify::ask_to_read(c, &from)?;
     let n = pump(c, (&from, &mut off), (&to, &mut end), count as usize)?;
     c.task.io.read(n as u64);
@@ -198,6 +207,7 @@ pub fn copy_file_range(
     if a.at.checked_add(len).is_none() || b.at.checked_add(len).is_none() {
         return Err(Errno::EOVERFLOW.into());
     }
+    decide(c, &from, &to)?;
     // Up to the end of the input; what it reports as empty (proc) is read to its end.
     let size = from.fresh_attr(c)?.size;
     let len = if size > 0 { len.min(size.saturating_sub(a.at)) } else { len };
@@ -360,6 +370,7 @@ pub fn splice(
     if !moves_pages(&from) || !moves_pages(&to) || !to.ops.splices(true) {
         return Err(Errno::EINVAL.into());
     }
+    decide(c, &from, &to)?;
     let whole = len;
     let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
     let nowait = flags & SPLICE_F_NONBLOCK != 0;

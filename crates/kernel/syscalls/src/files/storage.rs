@@ -58,6 +58,7 @@ pub fn fallocate(c: &mut Current, fd: Fd, mode: i32, off: i64, len: i64) -> SysR
         return Err(Errno::EINVAL.into());
     }
     check_mode(mode)?;
+    vfs::policing::decide_io(c, policy::Kind::FileWrite, &f)?;
     if !f.writable() {
         return Err(Errno::EBADF.into());
     }

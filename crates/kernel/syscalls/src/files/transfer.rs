@@ -10,8 +10,10 @@ use abi::Errno;
 use caller::{Failure, Limits};
 use files::io;
 use platform::Transfer;
+use policy::Kind;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
+use vfs::policing;
 use vfs::retry::retry;
 use vfs::{OpenFile, notify};
 use wait::Events;
@@ -62,6 +64,7 @@ fn check_offset(off: u64, len: usize) -> abi::Result<()> {
 /// Reads into `iov`. The file is open for reading.
 pub fn read(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
     io::check_no_directory(f)?;
+    policing::decide_io(c, Kind::FileRead, f)?;
     notify::ask_to_read(c, f)?;
     if !f.ops.seekable() {
         return read_stream(c, f, iov, how.nowait);
@@ -205,6 +208,7 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
 
 /// Writes from `iov`. The file is open for writing.
 pub fn write(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
+    policing::decide_io(c, Kind::FileWrite, f)?;
     if !f.ops.seekable() {
         return write_stream(c, f, iov, how.nowait);
     }

@@ -4,8 +4,10 @@ use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{At, CWD, real_file};
 use abi::Errno;
 use namei::{Lookup, xattr};
+use policy::Kind;
 use std::sync::Arc;
 use task::{Current, SysResult};
+use vfs::policing::{self, Place};
 use vfs::{InodeRef, OpenFile, Path, access, notify};
 
 /// What an attribute call is about.
@@ -19,6 +21,14 @@ impl Object {
         match self {
             Object::Place(p) => Ok(p.inode()),
             Object::File(f) => f.inode.as_ref().ok_or(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// The error of a policy that refuses a change.
+    fn decide(&self, c: &Current) -> Result<(), Errno> {
+        match self {
+            Object::Place(p) => policing::decide(c, Kind::FileSetattr, Place::Object(p)),
+            Object::File(f) => policing::decide(c, Kind::FileSetattr, Place::File(f)),
         }
     }
 
@@ -66,6 +76,7 @@ fn do_set(c: &mut Current, i: Result<Object, Errno>, n: Ptr, value: Ptr, size: u
     let mut v = vec![0; size as usize];
     c.read_bytes(value.0, &mut v)?;
     let i = i?;
+    i.decide(c)?;
     xattr::set(c, i.inode()?, &n, &v, flags)?;
     i.changed();
     Ok(0)
@@ -96,6 +107,7 @@ fn do_list(c: &mut Current, i: Result<Object, Errno>, out: Ptr, size: u64) -> Sy
 fn do_remove(c: &mut Current, i: Result<Object, Errno>, n: Ptr) -> SysResult {
     let n = name(c, n)?;
     let i = i?;
+    i.decide(c)?;
     xattr::remove(c, i.inode()?, &n)?;
     i.changed();
     Ok(0)

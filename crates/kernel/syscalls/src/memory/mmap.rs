@@ -5,8 +5,12 @@ use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use caller::HasCredentials;
 use mm::{LockAll, MapArgs, Vma};
 use platform::OwnCall;
+use policy::{Access, Kind};
 use std::sync::Arc;
+use task::policing::Subject;
 use task::{Current, SysResult, Task, ptrace_access};
+use vfs::policing::{self, FileOperation, Place};
+use vfs::{FileLayer, OpenFile};
 
 pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32, offset: u64) -> SysResult {
     let file = if flags & libc::MAP_ANONYMOUS != 0 { None } else { Some(c.file(fd)?) };
@@ -15,6 +19,9 @@ pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32
         f.path.as_ref().is_some_and(|p| p.mount.flags().contains(vfs::MountFlags::NOEXEC))
     };
     let prot = if file.as_ref().is_some_and(noexec) { prot } else { implied(c, prot) };
+    if let Some(file) = &file {
+        decide_map(c, file, prot, flags)?;
+    }
     let args = MapArgs { addr, len, prot, flags, file, offset };
     let mm = c.mm.clone();
     // The context is borrowed mutably while the file sees the caller: take it out for the call.
@@ -24,6 +31,35 @@ pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32
     }
     Ok(r)
 }
+
+/// The error of a policy that refuses to map a file: what is mapped can be read, and written where the mapping is shared
+/// and the file open for that, whatever `prot` is now.
+fn decide_map(c: &Current, file: &Arc<OpenFile>, prot: i32, flags: i32) -> Result<(), Errno> {
+    let shared = matches!(flags & MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
+    policing::decide_io(c, Kind::FileRead, file)?;
+    if shared && file.writable() {
+        policing::decide_io(c, Kind::FileWrite, file)?;
+    }
+    let mut access = Access::READ;
+    access.set(Access::WRITE, shared && file.writable());
+    access.set(Access::EXECUTE, prot & libc::PROT_EXEC != 0);
+    decide_access(c, file, access)
+}
+
+/// The error of a policy that refuses to map a file so. What is mapped to be executed is executed.
+fn decide_access(c: &Current, file: &Arc<OpenFile>, access: Access) -> Result<(), Errno> {
+    if access.contains(Access::EXECUTE) {
+        policing::decide_io(c, Kind::FileExec, file)?;
+    }
+    if file.path.is_none() || !policing::concerns(c, Kind::FileMap) || access == Access::READ {
+        return Ok(());
+    }
+    let operation = FileOperation::at(Kind::FileMap, Place::File(file));
+    c.decide(&FileOperation { access, file: Some(file), ..operation })
+}
+
+/// The type in flags of mmap(2).
+const MAP_TYPE: i32 = 0xf;
 
 /// One past the last address of a program on Linux. The platform keeps what is between its own limit and this; to the
 /// program nothing is mapped there.
@@ -61,6 +97,11 @@ pub fn mprotect(c: &mut Current, addr: u64, len: u64, prot: i32) -> SysResult {
         len += addr - start;
         addr = start;
     }
+    if prot & libc::PROT_EXEC != 0 {
+        for file in newly_executable(c, addr, len) {
+            decide_access(c, &file, Access::EXECUTE)?;
+        }
+    }
     c.mm.clone().mprotect(c.ctx.as_mut(), addr, len, prot & 7)?;
     Ok(0)
 }
@@ -77,6 +118,19 @@ pub fn pkey_alloc(_c: &mut Current, _flags: u64, _rights: u64) -> SysResult {
 
 pub fn pkey_free(_c: &mut Current, _key: i32) -> SysResult {
     Err(Errno::EINVAL.into())
+}
+
+/// The files of a range that are mapped and cannot be executed yet, if a policy is about that.
+fn newly_executable(c: &Current, addr: u64, len: u64) -> Vec<Arc<OpenFile>> {
+    if !policing::concerns(c, Kind::FileMap) && !policing::concerns(c, Kind::FileExec) {
+        return Vec::new();
+    }
+    c.mm.with_map(|map| {
+        let areas = map.overlapping(page_down(addr), addr.saturating_add(len));
+        let files =
+            areas.filter(|area| area.prot & libc::PROT_EXEC == 0).filter_map(|area| area.file.as_deref());
+        files.cloned().collect()
+    })
 }
 
 /// READ_IMPLIES_EXEC of personality(2).
@@ -267,10 +321,15 @@ fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
     Ok(v)
 }
 
+/// The error of a policy that refuses to look into another process.
+fn police_access(c: &Current, tgid: i32) -> Result<(), Errno> {
+    if tgid == c.task.tgid() { Ok(()) } else { c.police(Kind::ProcessPtrace, Subject::default) }
+}
+
 /// EPERM unless the caller may look into a thread, by its real ids; see ptrace(2).
 pub(crate) fn may_access(c: &Current, t: &Task) -> Result<(), Errno> {
     if ptrace_access::may_access(&c.creds(), c.task.tgid(), t, ptrace_access::Mode::Real) {
-        Ok(())
+        police_access(c, t.tgid())
     } else {
         Err(Errno::EPERM)
     }
@@ -279,7 +338,9 @@ pub(crate) fn may_access(c: &Current, t: &Task) -> Result<(), Errno> {
 /// The memory of a process that the caller may look into.
 pub(crate) fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
     let t = c.find_task(pid).ok_or(Errno::ESRCH)?;
-    ptrace_access::mm_access(&c.creds(), c.task.tgid(), &t, ptrace_access::Mode::Real).ok_or(Errno::EPERM)
+    let mm = ptrace_access::mm_access(&c.creds(), c.task.tgid(), &t, ptrace_access::Mode::Real);
+    let mm = mm.ok_or(Errno::EPERM)?;
+    police_access(c, t.tgid()).map(|()| mm)
 }
 
 fn process_vm(c: &mut Current, pid: i32, l: (Ptr, u64), r: (Ptr, u64), flags: u64, write: bool) -> SysResult {

@@ -9,10 +9,12 @@ use mounts::fs_parameters::Value;
 use mounts::mount_ns::{Placing, Unmount};
 use namei::Lookup;
 use namei::walk::lookup;
+use policy::Kind;
 use rights::Cap;
 use std::sync::Arc;
 use task::{Current, NamespaceCaller, SysResult};
 use vfs::mount::Propagation;
+use vfs::policing::{self, Place};
 use vfs::{MountFlags, Path, SbFlags};
 
 const MS_MAGIC: u64 = 0xc0ed_0000;
@@ -35,6 +37,17 @@ fn place(c: &Current, path: PathPtr) -> Result<Path> {
 
 pub(crate) fn may_mount(c: &Current) -> Result<()> {
     if c.creds().ns_capable(c.fs().view().ns.user_ns(), Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// The error of a policy that refuses to show what is at `place` elsewhere, to hide it or to take it away.
+pub(crate) fn decide(c: &Current, place: &Path, elsewhere: Option<&Path>) -> Result<()> {
+    match elsewhere {
+        Some(to) => {
+            let to = Place::Object(to);
+            policing::decide_move(c, Kind::FileMount, Place::Object(place), to, place.is_dir())
+        }
+        None => policing::decide(c, Kind::FileMount, Place::Object(place)),
+    }
 }
 
 /// Flags of a mount from mount(2)'s. A remount that says nothing about access times keeps `old`'s.
@@ -84,14 +97,19 @@ pub fn mount(c: &mut Current, source: Ptr, target: PathPtr, kind: Ptr, flags: u6
         _ if flags & libc::MS_REMOUNT != 0 => remount(c, &at, flags, &data)?,
         _ if flags & libc::MS_BIND != 0 => {
             let from = source_place(c, source)?;
+            decide(c, &from, Some(&at))?;
             view.ns.bind(&from, &at, recursive)?;
         }
         _ if flags & MS_TYPES != 0 => change_type(c, &at, flags)?,
         _ if flags & libc::MS_MOVE != 0 => {
             let from = source_place(c, source)?;
+            decide(c, &from, Some(&at))?;
             view.ns.move_mount(&from, &at, Placing::Above)?;
         }
-        _ => new_mount(c, &at, kind, source, flags, &data)?,
+        _ => {
+            decide(c, &at, None)?;
+            new_mount(c, &at, kind, source, flags, &data)?;
+        }
     }
     Ok(0)
 }
@@ -190,6 +208,7 @@ pub fn umount2(c: &mut Current, target: PathPtr, flags: i32) -> SysResult {
         view.ns.make_readonly(&c.creds(), &at.mount)?;
         return Ok(0);
     }
+    decide(c, &at, None)?;
     view.ns.umount(&at, how)?;
     Ok(0)
 }
@@ -204,6 +223,8 @@ pub fn pivot_root(c: &mut Current, new_root: PathPtr, put_old: PathPtr) -> SysRe
     let put = lookup(c, &view, &start, &path, dir)?;
     c.creds().may_change_mounts()?;
     let old = view.root.clone();
+    policing::decide(c, Kind::FileChroot, Place::Object(&new))?;
+    decide(c, &old, Some(&put))?;
     view.ns.pivot_root(&new, &put, &old)?;
     // Every task that had the old root as its root or working directory moves along.
     let tasks: Vec<_> = c.kernel().tasks();

@@ -91,6 +91,7 @@ fn tree_file(c: &Current, dir: DirFd, path: PathPtr, flags: u32) -> Result<Arc<O
     let at = at::At::with_flags(c, dir, path, at_flags)?;
     let place = at.lookup(c, at::follow(at_flags))?;
     if clone {
+        super::mount::decide(c, &place, None)?;
         return mounts::detached::open_copy(c, &at.view.ns, &place, at_flags & AT_RECURSIVE != 0);
     }
     let inode = place.inode().clone();
@@ -161,6 +162,7 @@ pub fn move_mount(
         ns.set_group(&c.creds(), &from, &to)?;
     } else {
         let placing = if has(MOVE_MOUNT_BENEATH) { Placing::Beneath } else { Placing::Above };
+        super::mount::decide(c, &from, Some(&to))?;
         ns.move_mount(&from, &to, placing)?;
     }
     Ok(0)

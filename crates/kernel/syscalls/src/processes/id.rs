@@ -56,10 +56,12 @@ fn known<const N: usize>(mut numbers: [u32; N], id: impl Fn(u32) -> Option<u32>)
     Ok(numbers)
 }
 
-fn commit_uids(c: &mut Current, old: &Credentials, mut n: Credentials) {
+fn commit_uids(c: &mut Current, old: &Credentials, mut n: Credentials) -> SysResult {
     n.fsuid = n.euid;
+    c.police_users(old, &n)?;
     fix_caps(old, &mut n);
     c.task.set_creds(n);
+    Ok(0)
 }
 
 /// Capabilities when user ids move to or from 0.
@@ -100,8 +102,7 @@ pub fn setuid(c: &mut Current, uid: u32) -> SysResult {
         return Err(Errno::EPERM.into());
     }
     n.euid = uid;
-    commit_uids(c, &old, n);
-    Ok(0)
+    commit_uids(c, &old, n)
 }
 
 pub fn setreuid(c: &mut Current, ruid: u32, euid: u32) -> SysResult {
@@ -124,8 +125,7 @@ pub fn setreuid(c: &mut Current, ruid: u32, euid: u32) -> SysResult {
     if ruid != KEEP || euid != KEEP && euid != old.uid {
         n.suid = n.euid;
     }
-    commit_uids(c, &old, n);
-    Ok(0)
+    commit_uids(c, &old, n)
 }
 
 pub fn setresuid(c: &mut Current, ruid: u32, euid: u32, suid: u32) -> SysResult {
@@ -141,8 +141,7 @@ pub fn setresuid(c: &mut Current, ruid: u32, euid: u32, suid: u32) -> SysResult 
     n.uid = pick(ruid, old.uid);
     n.euid = pick(euid, old.euid);
     n.suid = pick(suid, old.suid);
-    commit_uids(c, &old, n);
-    Ok(0)
+    commit_uids(c, &old, n)
 }
 
 pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
@@ -160,6 +159,7 @@ pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
     }
     n.egid = gid;
     n.fsgid = gid;
+    c.police_groups(&old, &n)?;
     c.task.set_creds(n);
     Ok(0)
 }
@@ -185,6 +185,7 @@ pub fn setregid(c: &mut Current, rgid: u32, egid: u32) -> SysResult {
         n.sgid = n.egid;
     }
     n.fsgid = n.egid;
+    c.police_groups(&old, &n)?;
     c.task.set_creds(n);
     Ok(0)
 }
@@ -203,6 +204,7 @@ pub fn setresgid(c: &mut Current, rgid: u32, egid: u32, sgid: u32) -> SysResult 
     n.egid = pick(egid, old.egid);
     n.sgid = pick(sgid, old.sgid);
     n.fsgid = n.egid;
+    c.police_groups(&old, &n)?;
     c.task.set_creds(n);
     Ok(0)
 }
@@ -233,6 +235,7 @@ pub fn setfsuid(c: &mut Current, uid: u32) -> SysResult {
     if uid != KEEP && allowed && uid != old.fsuid {
         let mut n = Credentials::clone(&old);
         n.fsuid = uid;
+        c.police_users(&old, &n)?;
         // CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD, MAC_OVERRIDE
         let fs = 0x1f | Cap::LINUX_IMMUTABLE.bit() | Cap::MKNOD.bit() | Cap::MAC_OVERRIDE.bit();
         if old.securebits & SECBIT_NO_SETUID_FIXUP == 0 {
@@ -254,6 +257,7 @@ pub fn setfsgid(c: &mut Current, gid: u32) -> SysResult {
     if gid != KEEP && allowed {
         let mut n = Credentials::clone(&old);
         n.fsgid = gid;
+        c.police_groups(&old, &n)?;
         c.task.set_creds(n);
     }
     Ok(old.user_ns.show_group(old.fsgid).into())
@@ -290,6 +294,7 @@ pub fn setgroups(c: &mut Current, size: u64, list: Ptr) -> SysResult {
     groups.sort_unstable();
     let mut n = Credentials::clone(&old);
     n.groups = groups;
+    c.police_groups(&old, &n)?;
     c.task.set_creds(n);
     Ok(0)
 }

@@ -171,5 +171,6 @@ pub fn pidfd_getfd(c: &mut Current, pidfd: Fd, fd: i32, flags: u32) -> SysResult
     let f = t.fds().ok_or(Errno::ESRCH)?.get(fd)?;
     // A program with more rights may have begun, and opened it.
     crate::memory::mmap::may_access(c, &t)?;
+    vfs::policing::decide_received(c, &f)?;
     Ok(c.install(f, true)? as u64)
 }

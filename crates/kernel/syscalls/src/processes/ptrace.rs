@@ -55,6 +55,7 @@ const INFO_SECCOMP: usize = 84;
 const INFO_SIZE: usize = 88;
 
 pub fn ptrace(c: &mut Current, request: u64, pid: i32, addr: u64, data: u64) -> SysResult {
+    c.police(policy::Kind::ProcessPtrace, task::policing::Subject::default)?;
     match request {
         TRACEME => return c.ptrace_traceme().map(|()| 0).map_err(Into::into),
         ATTACH => return c.ptrace_attach(pid, None).map(|()| 0),

@@ -3,10 +3,12 @@
 use crate::arg::{Fd, Ptr};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use caller::{HasCredentials, Identity};
+use policy::Kind;
 use rights::Cap;
 use signal::{AltStack, SIG_DFL, SIG_IGN, SS_AUTODISARM, SigAction, StackT};
 use std::sync::Arc;
 use std::time::Instant;
+use task::policing::Subject;
 use task::{Current, Holder, Node, Restart, SysErr, SysResult, Task, ThreadGroup};
 
 const SIGSET_SIZE: u64 = 8;
@@ -194,7 +196,13 @@ fn from_here(c: &Current, g: &ThreadGroup, info: SigInfo) -> Option<SigInfo> {
     Some(if own { info.with_sender(number, info.uid()) } else { info })
 }
 
+/// The error of a policy that refuses to signal others.
+fn police(c: &Current) -> Result<(), Errno> {
+    c.police(Kind::ProcessSignal, Subject::default)
+}
+
 fn user_info(c: &Current, sig: i32, code: i32) -> Result<Option<SigInfo>, Errno> {
+    police(c)?;
     if sig == 0 {
         return Ok(None);
     }
@@ -289,6 +297,7 @@ pub fn tgkill(c: &mut Current, tgid: i32, tid: i32, sig: i32) -> SysResult {
 
 /// A siginfo from user space: only codes that cannot be mistaken for the kernel's own.
 fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<SigInfo>, Errno> {
+    police(c)?;
     let mut i: SigInfo = c.read_value(ptr.0)?;
     if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.task.group.pid.own_nr() {
         return Err(Errno::EPERM);

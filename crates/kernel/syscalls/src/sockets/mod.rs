@@ -1,4 +1,5 @@
 //! Sockets.
 
+mod policing;
 pub(crate) mod sendrecv;
 pub(crate) mod socket;

@@ -3,10 +3,12 @@
 use crate::arg::{Fd, Ptr};
 use crate::install::limit;
 use crate::iov::{Iov, MAX_IOV, Scratch};
+use crate::sockets::policing;
 use crate::sockets::socket::{Sock, read_addr, write_addr};
 use crate::timeout::Timeout;
 use abi::{Errno, Result};
 use caller::{HasCredentials, Identity};
+use policy::Kind;
 use rights::Cap;
 use socket::cmsg::{self, Cmsg, Writer};
 use socket::{Control, MAX_RECORD, PeerCred, Received, SendRequest, Ucred, io};
@@ -102,6 +104,9 @@ fn claimed(c: &Current, u: Ucred) -> Result<PeerCred> {
 fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {
     let view = c.fs().view();
     let ops = s.ops()?;
+    if let Some(addr) = addr {
+        policing::with_address(c, Kind::NetConnect, ops, addr)?;
+    }
     let mut scratch = Scratch::new();
     if !ops.stream() {
         if data.len > MAX_RECORD {
@@ -226,6 +231,9 @@ fn write_control(c: &mut Current, r: Received, room: usize, flags: i32) -> (Vec<
     let mut fds: Vec<i32> = Vec::new();
     let total = r.control.rights.len();
     for f in r.control.rights.into_iter().take(w.rights_room()) {
+        if vfs::policing::decide_received(c, &f).is_err() {
+            break;
+        }
         match c.fd_table().install(f, cloexec, max) {
             Ok(fd) => fds.push(fd),
             Err(_) => break,

@@ -3,8 +3,10 @@
 use crate::arg::{Fd, Ptr};
 use crate::at::real_file;
 use crate::install::{install, install_pair};
+use crate::sockets::policing;
 use abi::{Errno, Result};
 use caller::HasCredentials;
+use policy::Kind;
 use socket::{Naming, SocketFile, family, io, options};
 use std::sync::Arc;
 use task::{Current, SysResult};
@@ -63,6 +65,7 @@ pub fn write_addr(c: &mut Current, addr: &[u8], at: Ptr, len_at: Ptr) -> Result<
 
 pub fn socket(c: &mut Current, domain: i32, kind: i32, protocol: i32) -> SysResult {
     let (kind, flags) = family::split_type(kind)?;
+    policing::new_socket(c, domain, kind, protocol)?;
     let (kernel, net) = (c.kernel(), c.task.nsproxy().net.clone());
     let ops = kernel.families.find(domain, kind)?.create(c, &net, kind, protocol)?;
     let file = SocketFile::open(c, &net, ops, flags);
@@ -71,6 +74,7 @@ pub fn socket(c: &mut Current, domain: i32, kind: i32, protocol: i32) -> SysResu
 
 pub fn socketpair(c: &mut Current, domain: i32, kind: i32, protocol: i32, fds: Ptr) -> SysResult {
     let (kind, flags) = family::split_type(kind)?;
+    policing::new_socket(c, domain, kind, protocol)?;
     let (kernel, net) = (c.kernel(), c.task.nsproxy().net.clone());
     let [a, b] = kernel.families.find(domain, kind)?.pair(c, &net, kind, protocol)?;
     let pair = (SocketFile::open(c, &net, a, flags), SocketFile::open(c, &net, b, flags));
@@ -100,6 +104,7 @@ pub fn bind(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = read_addr(c, addr, len)?;
     check_port(c, &s, &addr, landlock::net::BIND_TCP)?;
+    policing::with_address(c, Kind::NetBind, s.ops()?, &addr)?;
     let view = c.fs().view();
     s.ops()?.bind(c, &Naming::new(&view, s.file())?, &addr)?;
     Ok(0)
@@ -109,12 +114,16 @@ pub fn connect(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = read_addr(c, addr, len)?;
     check_port(c, &s, &addr, landlock::net::CONNECT_TCP)?;
+    policing::with_address(c, Kind::NetConnect, s.ops()?, &addr)?;
     io::connect(c, s.file(), s.ops()?, &**c.fs().view(), &addr)?;
     Ok(0)
 }
 
 pub fn listen(c: &mut Current, fd: Fd, backlog: i32) -> SysResult {
-    Sock::get(c, fd)?.ops()?.listen(c, backlog)?;
+    let s = Sock::get(c, fd)?;
+    let ops = s.ops()?;
+    policing::of_end(c, Kind::NetListen, ops, &ops.local_addr())?;
+    ops.listen(c, backlog)?;
     Ok(0)
 }
 
@@ -127,6 +136,10 @@ pub fn accept4(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr, flags: i32) -> SysR
     let s = Sock::get(c, fd)?;
     let slot = c.fd_table().reserve(crate::install::limit(c))?;
     let ops = io::accept(c, s.file(), s.ops()?)?;
+    if c.kernel().policies.concerns(Kind::NetAccept) {
+        let peer = ops.accepted_addr().unwrap_or_default();
+        policing::of_end(c, Kind::NetAccept, &*ops, &peer)?;
+    }
     if !addr.is_null() {
         // The peer may be gone already; it was never named then.
         let name = ops.accepted_addr().map_err(|_| Errno::ECONNABORTED)?;

@@ -2,6 +2,7 @@
 
 use super::OpenFile;
 use super::devices::{Devices, NoFifos, Opener};
+use super::operation::FileOperation;
 use crate::dentry::Dcache;
 use crate::inode::{InodeRef, InternalFs, InternalInode};
 use crate::mount::{Mount, MountFlags, MountTable};
@@ -70,6 +71,10 @@ pub trait FileLayer {
     /// Gives an open file a descriptor of the caller. EMFILE; EBADF for the kernel itself, which has none.
     fn install(&self, _file: Arc<OpenFile>, _cloexec: bool) -> Result<i32> {
         Err(Errno::EBADF)
+    }
+    /// The error of a policy that refuses an operation. The kernel itself is under none.
+    fn decide(&self, _operation: &FileOperation<'_>) -> Result<()> {
+        Ok(())
     }
     /// The open file of one of the caller's descriptors. EBADF.
     fn descriptor(&self, _fd: i32) -> Result<Arc<OpenFile>> {
