@@ -29,6 +29,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "ebpf",
             "elf",
             "ktime",
+            "metrics",
             "mountinfo",
             "netlink_wire",
             "netproto",
