@@ -114,6 +114,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "writeback",
             "trace_sinks",
             "sandbox",
+            "exporter",
             "lifecycle",
         ],
     ),
