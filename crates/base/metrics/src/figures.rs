@@ -115,8 +115,10 @@ figures! {
         "Counters of /proc/net/snmp, snmp6 and netstat, under the names they have there: RetransSegs are retransmissions of TCP.";
     TCP_CONNECTIONS = "tcp_connections_established", (Gauge, Count), (Sandbox, Kernel), &[],
         "TCP connections that are established (CurrEstab).";
+    TRACE_SENT = "trace_points_sent_total", (Counter, Count), (Sandbox, Kernel), &["session", "sink"],
+        "Trace points that the sinks of a trace session took.";
     TRACE_DROPS = "trace_points_dropped_total", (Counter, Count), (Sandbox, Kernel), &["session", "sink"],
-        "Trace points that a sink of a trace session did not take.";
+        "Trace points that the sinks of a trace session did not take.";
 
     HOST_CPU = "cgroup_processor_seconds_total", (Counter, Seconds), (Container, ControlGroup), &["mode"],
         "Processor time of all processes of the control group, the kernel inside among them.";

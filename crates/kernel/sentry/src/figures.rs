@@ -6,6 +6,7 @@
 use container::Container;
 use metrics::{Figure, Sample, Samples};
 use netstack::counters::{Counter, Link};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Activity, Kernel};
@@ -16,6 +17,7 @@ pub(crate) fn all(kernel: &Arc<Kernel>, container: &Arc<Container>) -> Vec<Sampl
     tasks(kernel, container, &mut samples);
     if container.index() == 0 {
         sandbox(kernel, &mut samples);
+        traces(kernel, &mut samples);
         network(kernel, &mut samples);
     }
     samples.into_vec()
@@ -66,6 +68,22 @@ fn sandbox(kernel: &Kernel, to: &mut Samples) {
     for (number, count) in kernel.calls.missing() {
         let number = number.map_or_else(|| "other".into(), |number| number.to_string());
         to.add(&metrics::UNIMPLEMENTED, &[&number], count);
+    }
+}
+
+/// What the sinks of trace sessions took and did not take, those of a kind together.
+fn traces(kernel: &Kernel, to: &mut Samples) {
+    for session in kernel.trace.list() {
+        let mut kinds: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+        for sink in session.sinks {
+            let [sent, dropped] = kinds.entry(sink.kind).or_default();
+            *sent += sink.sent;
+            *dropped += sink.dropped;
+        }
+        for (kind, [sent, dropped]) in kinds {
+            to.add(&metrics::TRACE_SENT, &[&session.name, &kind], sent);
+            to.add(&metrics::TRACE_DROPS, &[&session.name, &kind], dropped);
+        }
     }
 }
 
