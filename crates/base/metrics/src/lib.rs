@@ -142,6 +142,13 @@ pub struct Sample {
     pub value: u64,
 }
 
+impl Sample {
+    /// How long its name and its labels are together, in bytes.
+    pub fn text_len(&self) -> usize {
+        self.name.len() + self.labels.iter().map(String::len).sum::<usize>()
+    }
+}
+
 /// A value as it is shown: with the labels that say what it is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {

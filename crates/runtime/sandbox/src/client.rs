@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Most processes that a sentry is believed to have.
 const MAX_PROCESSES: usize = 1 << 16;
 
+/// Most bytes of names and labels of a container's figures.
+const MAX_TEXT: usize = 1 << 20;
+
 /// Why a request was not carried out.
 #[derive(Debug)]
 pub enum Error {
@@ -255,7 +258,7 @@ impl Client {
     pub fn metrics(&self, deadline: Instant) -> Result<Vec<(&'static Figure, Sample)>, Error> {
         let invalid = |what: &str| Error::Io(io::Error::new(io::ErrorKind::InvalidData, what));
         self.channel.send(&Request::Metrics, &[])?;
-        let mut all = Vec::new();
+        let (mut all, mut text) = (Vec::new(), 0);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -265,8 +268,9 @@ impl Client {
             match self.event()? {
                 // A sentry that sends empty lists without an end is not waited for.
                 Event::Metrics { samples, last } if last || !samples.is_empty() => {
+                    text += samples.iter().map(Sample::text_len).sum::<usize>();
                     all.extend(samples);
-                    if all.len() > metrics::MAX_SAMPLES {
+                    if all.len() > metrics::MAX_SAMPLES || text > MAX_TEXT {
                         return Err(invalid("too many figures"));
                     }
                     if last {
