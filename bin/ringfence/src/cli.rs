@@ -142,7 +142,7 @@ pub(crate) struct Global {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) systemd_cgroup: bool,
     /// Address of metric-server, where that gives none; a command of do is shown there only with this flag
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
     pub(crate) metric_server: Option<String>,
     #[command(flatten)]
     pub(crate) without: Without,

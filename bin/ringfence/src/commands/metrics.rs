@@ -2,6 +2,7 @@
 
 use super::list::ListFormat;
 use crate::output::say;
+use crate::values;
 use clap::Args;
 use exporter::{Address, Filter, Listener};
 use lifecycle::{Result, Settings, Watcher};
@@ -40,6 +41,7 @@ pub(crate) struct MetricServer {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     allow_unknown_root: bool,
     /// HOST:PORT, or the path of a Unix socket; %RUNTIME_ROOT% is replaced by the state directory [default: --metric-server]
+    #[arg(value_parser = values::address)]
     address: Option<String>,
 }
 

@@ -22,8 +22,7 @@ impl Address {
         if text.contains('/') {
             return Ok(Self::Unix(text.into()));
         }
-        let wrong =
-            || format!("address {text:?}: give HOST:PORT, or the path of a Unix socket with a slash in it");
+        let wrong = || "give HOST:PORT, or the path of a Unix socket with a slash in it".to_string();
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         port.parse::<u16>().map_err(|_| wrong())?;
         let host = if host.is_empty() { "localhost" } else { host };
