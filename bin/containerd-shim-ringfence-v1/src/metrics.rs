@@ -1,6 +1,6 @@
 //! A container's usage in containerd's form: `io.containerd.cgroups.v1.Metrics` or `.v2.Metrics`.
 
-use cgroups::stats::{BlkioEntry, MemoryEntry, Stats};
+use cgroups::stats::{BlkioEntry, MemoryEntry, Pids, Stats};
 use containerd_shim_protos::cgroups::metrics::{self as v1, Metrics};
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{self, CodedOutputStream, Message, MessageField};
@@ -14,6 +14,29 @@ pub(crate) fn pack(stats: &Stats, is_v2: bool, oom_kills: u64) -> Result<Any, pr
         ("io.containerd.cgroups.v1.Metrics", legacy(stats, oom_kills).write_to_bytes()?)
     };
     Ok(Any { type_url: kind.into(), value, ..Any::default() })
+}
+
+/// Adds what the kernel inside knows, from the output of `ringfence events --stats`: processes and interfaces.
+pub(crate) fn complete(stats: &mut Stats, event: &str) {
+    let event: serde_json::Value = serde_json::from_str(event).unwrap_or_default();
+    let data = &event["data"];
+    if data["ringfence"].is_object() {
+        let number = |name: &str| data["pids"][name].as_u64().unwrap_or(0);
+        stats.pids = Pids { current: number("current"), limit: number("limit") };
+        stats.network_interfaces = data["network_interfaces"].as_array().cloned();
+    }
+}
+
+/// The names of an interface's figures, in the order of NetworkStat's fields, from 2 on.
+const NETWORK_FIELDS: [&str; 8] =
+    ["RxBytes", "RxPackets", "RxErrors", "RxDropped", "TxBytes", "TxPackets", "TxErrors", "TxDropped"];
+
+/// The interfaces: name, and figures in the order of [`NETWORK_FIELDS`].
+fn interfaces(stats: &Stats) -> impl Iterator<Item = (&str, [u64; 8])> {
+    stats.network_interfaces.iter().flatten().map(|interface| {
+        let name = interface["Name"].as_str().unwrap_or_default();
+        (name, NETWORK_FIELDS.map(|field| interface[field].as_u64().unwrap_or(0)))
+    })
 }
 
 fn some<T>(value: T) -> MessageField<T> {
@@ -58,6 +81,27 @@ fn legacy(stats: &Stats, oom_kills: u64) -> Metrics {
         io_serviced_recursive: entries(&stats.blkio.io_serviced_recursive),
         ..Default::default()
     });
+    metrics.network = interfaces(stats)
+        .map(
+            |(
+                name,
+                [rx_bytes, rx_packets, rx_errors, rx_dropped, tx_bytes, tx_packets, tx_errors, tx_dropped],
+            )| {
+                v1::NetworkStat {
+                    name: name.into(),
+                    rx_bytes,
+                    rx_packets,
+                    rx_errors,
+                    rx_dropped,
+                    tx_bytes,
+                    tx_packets,
+                    tx_errors,
+                    tx_dropped,
+                    ..Default::default()
+                }
+            },
+        )
+        .collect();
     metrics.memory_oom_control = some(v1::MemoryOomControl { oom_kill: oom_kills, ..Default::default() });
     metrics
 }
@@ -227,6 +271,15 @@ fn unified(stats: &Stats, oom_kills: u64) -> Result<Vec<u8>, protobuf::Error> {
         out.write_bytes(7, &entry)?;
     }
     out.write_bytes(8, &numbers([(5, oom_kills)])?)?;
+    for (name, figures) in interfaces(stats) {
+        let mut entry = Vec::new();
+        let mut name_out = CodedOutputStream::vec(&mut entry);
+        name_out.write_string(1, name)?;
+        name_out.flush()?;
+        drop(name_out);
+        entry.extend(numbers((2..).zip(figures))?);
+        out.write_bytes(9, &entry)?;
+    }
     out.flush()?;
     drop(out);
     Ok(bytes)
@@ -277,6 +330,27 @@ mod tests {
         assert_eq!(metrics.cpu.usage.per_cpu, [2_000_000, 3_000_000]);
         assert_eq!(metrics.blkio.io_service_bytes_recursive[1].value, 1024);
         assert_eq!(metrics.memory_oom_control.oom_kill, 2);
+    }
+
+    #[test]
+    fn what_the_kernel_inside_says_is_added() {
+        let mut with = stats();
+        let event = r#"{"type":"stats","id":"a","data":{"pids":{"current":3},"ringfence":{"threads":3},
+            "network_interfaces":[{"Name":"eth0","RxBytes":5,"TxDropped":6}]}}"#;
+        complete(&mut with, event);
+        let any = pack(&with, false, 0).unwrap();
+        let metrics = Metrics::parse_from_bytes(&any.value).unwrap();
+        assert_eq!(metrics.pids.current, 3);
+        let one = &metrics.network[0];
+        assert_eq!((one.name.as_str(), one.rx_bytes, one.tx_dropped), ("eth0", 5, 6));
+        let any = pack(&with, true, 0).unwrap();
+        assert!(any.value.ends_with(&[0x4a, 10, 0x0a, 4, b'e', b't', b'h', b'0', 0x10, 5, 0x48, 6]));
+        // One that does not answer changes nothing.
+        for none in ["", "{", r#"{"data":{"pids":{"current":9}}}"#] {
+            let mut same = stats();
+            complete(&mut same, none);
+            assert_eq!(same, stats());
+        }
     }
 
     #[test]

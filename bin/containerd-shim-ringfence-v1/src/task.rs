@@ -140,7 +140,13 @@ impl Task for Api {
 
     fn stats(&self, _: &TtrpcContext, req: StatsRequest) -> Answer<StatsResponse> {
         let groups = self.0.groups(&req.id)?;
-        let stats = metrics::pack(&groups.stats(), groups.is_v2(), groups.oom_kill_count())
+        let mut stats = groups.stats();
+        // A sandbox that does not answer: then these are the host's figures alone.
+        match self.0.events(&req.id) {
+            Ok(event) => metrics::complete(&mut stats, &event),
+            Err(error) => log::warn!("figures of {}: {error}", req.id),
+        }
+        let stats = metrics::pack(&stats, groups.is_v2(), groups.oom_kill_count())
             .map_err(|error| fail(Code::INTERNAL, format!("stats: {error}")))?;
         Ok(StatsResponse { stats: Some(stats).into(), ..StatsResponse::default() })
     }

@@ -461,6 +461,12 @@ impl Tasks {
             .ok_or_else(|| fail(Code::FAILED_PRECONDITION, format!("container {id} has no control group")))
     }
 
+    /// The output of `events --stats`.
+    pub(crate) fn events(&self, id: &str) -> Result<String, String> {
+        let runtime = self.runtime(id).map_err(|error| error.to_string())?;
+        runtime.run(&["events", "--stats", id], &[])
+    }
+
     /// Ends the shim when nothing is left in it.
     pub(crate) fn shutdown(&self) {
         if self.lock().is_empty() {

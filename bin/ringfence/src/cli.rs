@@ -10,6 +10,7 @@ use crate::commands::id::Id;
 use crate::commands::install::{Install, Uninstall};
 use crate::commands::kill::Kill;
 use crate::commands::list::List;
+use crate::commands::metrics::{ExportMetrics, MetricMetadata, MetricServer};
 use crate::commands::overlay::Overlay;
 use crate::commands::policy::PolicyCommand;
 use crate::commands::port_forward::PortForward;
@@ -140,6 +141,9 @@ pub(crate) struct Global {
     /// Have systemd make the control groups
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) systemd_cgroup: bool,
+    /// Address of metric-server, where that gives none; a command of do is shown there only with this flag
+    #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
+    pub(crate) metric_server: Option<String>,
     #[command(flatten)]
     pub(crate) without: Without,
 }
@@ -178,6 +182,7 @@ impl Global {
             ignore_cgroups: self.ignore_cgroups,
             systemd_cgroup: self.systemd_cgroup,
             debug_log: self.debug_log.clone(),
+            watched: self.metric_server.is_some(),
             capture: self.pcap_log.clone().map(|file| PacketCapture {
                 file,
                 snaplen: self.pcap_snaplen,
@@ -345,6 +350,18 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ringfence trace watch box\n  ringfence trace watch --point sentry/execve,'syscall/connect/*' --json box\n  ringfence trace create --config session.json box\n  ringfence trace metadata"
     )]
     Trace(Trace),
+    /// Show the figures of a sandbox in the text format of Prometheus
+    #[command(
+        after_help = "Examples:\n  ringfence export-metrics box\n  ringfence export-metrics --sandbox-metrics-filter '^fs_' box"
+    )]
+    ExportMetrics(ExportMetrics),
+    /// List the figures of sandboxes: name, type, unit and meaning
+    MetricMetadata(MetricMetadata),
+    /// Serve the figures of all sandboxes over HTTP, for Prometheus
+    #[command(
+        after_help = "Examples:\n  ringfence metric-server localhost:1337 &\n  curl http://localhost:1337/metrics\n  ringfence --root /run/docker/runtime-runc/moby metric-server /run/metrics.sock"
+    )]
+    MetricServer(MetricServer),
     /// Show what memory the processes of a sandbox take on the host, as JSON
     Usage(Id),
     /// List the global flags

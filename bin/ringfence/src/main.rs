@@ -76,6 +76,11 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Policy(args) => commands::policy::policy(args),
         Command::Debug(args) => commands::debug::run(settings, args),
         Command::Trace(args) => commands::trace::trace(settings, args),
+        Command::ExportMetrics(args) => commands::metrics::export(settings, args),
+        Command::MetricMetadata(args) => commands::metrics::metadata(args),
+        Command::MetricServer(args) => {
+            commands::metrics::serve(settings, cli.global.metric_server.as_deref(), args)
+        }
         Command::Usage(args) => commands::usage::usage(settings, args),
         Command::Flags => commands::about::flags(&grammar()),
         Command::CpuFeatures => commands::about::cpu_features(),

@@ -152,7 +152,7 @@ impl Args for Without {
 }
 
 /// Commands of runsc that are not here, and what there is instead.
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("tar", "use overlay export, which packs what a container has changed in its root"),
     ("read-control", "use events --stats, or the files of the container's control group on the host"),
     ("write-control", "use update"),
@@ -160,8 +160,6 @@ const COMMANDS: [(&str, &str); 10] = [
     ("trace", "system calls are not streamed; --strace and debug --strace log them"),
     ("symbolize", "symbols are in a file beside the program, ringfence.debug, which gdb reads"),
     ("mitigate", "the host decides about mitigations: /sys/devices/system/cpu/smt/control"),
-    ("metric-server", "use events --stats, or containerd's metrics"),
-    ("export-metrics", "use events --stats"),
     ("nvproxy", "a container has no access to a GPU"),
 ];
 

@@ -9,6 +9,11 @@ pub(crate) fn overlay(text: &str) -> Result<Overlay2, String> {
     Overlay2::parse(text).map_err(|bundle::Error(message)| message)
 }
 
+/// Where a metric server listens.
+pub(crate) fn address(text: &str) -> Result<String, String> {
+    exporter::Address::parse(text).map(|_| text.into())
+}
+
 /// `auto` is what `false` is: an ordinary user has no other way.
 pub(crate) fn rootless(text: &str) -> Result<bool, String> {
     match text {

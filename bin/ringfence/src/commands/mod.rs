@@ -15,6 +15,7 @@ pub(crate) mod id;
 pub(crate) mod install;
 pub(crate) mod kill;
 pub(crate) mod list;
+pub(crate) mod metrics;
 pub(crate) mod overlay;
 pub(crate) mod pause;
 pub(crate) mod policy;

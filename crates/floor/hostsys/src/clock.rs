@@ -21,6 +21,11 @@ pub fn process_cpu_ns(pid: i32) -> Option<i64> {
     if pid <= 0 { None } else { gettime_ns((!pid << 3) | 2) }
 }
 
+/// Processor time in nanoseconds of this process.
+pub fn own_cpu_ns() -> u64 {
+    gettime_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0) as u64
+}
+
 /// Processor time in nanoseconds of a thread of this process.
 pub fn thread_cpu_ns(tid: i32) -> Option<i64> {
     if tid <= 0 { None } else { gettime_ns((!tid << 3) | 6) }

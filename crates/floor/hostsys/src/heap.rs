@@ -32,6 +32,13 @@ pub fn trim() -> usize {
     free
 }
 
+/// Bytes in use.
+pub fn used() -> u64 {
+    // SAFETY: mallinfo2 reads the allocator's counters under its own locks.
+    let info = unsafe { libc::mallinfo2() };
+    (info.uordblks + info.hblkhd) as u64
+}
+
 /// Gives all free memory back, however little it is: for a process that has done most of what it is there for.
 pub fn shrink() {
     // SAFETY: malloc_trim unmaps nothing that is in use.

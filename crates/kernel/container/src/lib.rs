@@ -12,8 +12,10 @@ mod device_rules;
 mod host_cgroups;
 mod indexes;
 pub mod limits;
+mod totals;
 
 pub use limits::{CpuMax, Limits};
+pub use totals::Totals;
 
 use crate::host_cgroups::HostCgroups;
 use crate::indexes::{Index, Indexes};
@@ -55,6 +57,8 @@ pub struct Container {
     first: AtomicI32,
     cgroups: OnceLock<Arc<HostCgroups>>,
     frozen: AtomicBool,
+    /// What was made in it, and what its threads that have left did.
+    pub totals: Totals,
     finished: Mutex<Option<i32>>,
     finished_cv: Condvar,
 }
@@ -82,6 +86,7 @@ impl Container {
             first: AtomicI32::new(0),
             cgroups: OnceLock::new(),
             frozen: AtomicBool::new(false),
+            totals: Totals::default(),
             finished: Mutex::new(None),
             finished_cv: Condvar::new(),
         })

@@ -12,7 +12,7 @@ use hostlink::CaptureFile;
 use hostsys::fanotify::Group;
 use spec::{SandboxSpec, StartError};
 use std::os::fd::OwnedFd;
-use task::Kernel;
+use task::{Kernel, SystemCalls};
 
 /// Descriptors of the sandbox's network mode.
 #[derive(Default)]
@@ -55,6 +55,7 @@ pub fn run(
         c.finish();
     }
     for (nr, count) in calls.missing() {
+        let nr = nr.map_or_else(|| "of no known number".into(), |nr| nr.to_string());
         log::debug!("system call {nr} is not implemented; it was asked for {count} times");
     }
     Ok(status)

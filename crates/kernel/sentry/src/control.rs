@@ -14,6 +14,7 @@ use abi::{SigInfo, Signal};
 use container::Container;
 use files::FdTable;
 use lock_order::Mutex;
+use metrics::Sample;
 use mounts::{FsContext, FsView};
 use overlay_diff::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
@@ -233,6 +234,10 @@ impl Running for Control {
             mine.map(|node| (node.parent(), node.sid(), node.group.clone())).collect()
         };
         groups.into_iter().map(|(ppid, sid, group)| self.info(ppid, sid, &group)).collect()
+    }
+
+    fn metrics(&self) -> Vec<Sample> {
+        crate::figures::all(&self.kernel, &self.container)
     }
 
     fn trace(&self, on: bool) {

@@ -12,6 +12,7 @@ mod control;
 mod copy_up;
 mod errors;
 mod fds;
+mod figures;
 mod host_side;
 mod links;
 mod mounts;

@@ -77,6 +77,7 @@ pub(crate) fn new_process(
     c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
     c.task.scheduling.nice.store(hostsys::process::niceness(), Ordering::Relaxed);
     settings::apply(&c, p);
+    container.totals.process_made();
     Ok(c)
 }
 

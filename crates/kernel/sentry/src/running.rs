@@ -1,5 +1,6 @@
 //! What the runtime may ask of a kernel that runs.
 
+use metrics::Sample;
 use overlay_diff::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
@@ -21,6 +22,8 @@ pub trait Running: Send + Sync {
     fn exec(&self, process: &ProcessSpec, stdio: Stdio) -> Result<Arc<dyn Executed>, StartError>;
     /// The processes there are, by process id.
     fn processes(&self) -> Vec<ProcessInfo>;
+    /// The figures of the container; those of the sandbox as well for the container that the sandbox began with.
+    fn metrics(&self) -> Vec<Sample>;
     /// Says how many mappings the host lets the sentry have, which bounds the number of guest threads.
     fn bound_tasks(&self, mappings: u64);
     /// Unmaps files of the image that have not been read since the last call; true when some are still mapped.

@@ -24,7 +24,7 @@ static TABLE: LazyLock<Box<[Option<&'static Row>]>> = LazyLock::new(|| {
 
 /// The system calls of a kernel.
 pub struct Calls {
-    /// Unimplemented ones, counted by number.
+    /// Unimplemented ones, counted by number; the last one has those beyond the table.
     missing: Vec<(AtomicU64, AtomicBool)>,
 }
 
@@ -52,14 +52,8 @@ pub fn row(nr: u64) -> Option<&'static Row> {
 impl Calls {
     /// None made yet.
     pub fn new() -> Arc<Calls> {
-        let missing = (0..MAX_NR).map(|_| Default::default()).collect();
+        let missing = (0..=MAX_NR).map(|_| Default::default()).collect();
         Arc::new(Calls { missing })
-    }
-
-    /// How often each unimplemented call was made.
-    pub fn missing(&self) -> Vec<(usize, u64)> {
-        let counts = self.missing.iter().map(|m| m.0.load(Ordering::Relaxed)).enumerate();
-        counts.filter(|(_, n)| *n > 0).collect()
     }
 
     /// A call that trace sessions, a policy or strace look at. `watch`: bits of [`call`].
@@ -90,7 +84,7 @@ impl Calls {
     }
 
     fn unimplemented(&self, c: &Current, nr: u64, args: [u64; 6], strace: bool) -> SysResult {
-        if let Some((count, seen)) = self.missing.get(nr as usize) {
+        if let Some((count, seen)) = self.missing.get((nr as usize).min(MAX_NR)) {
             count.fetch_add(1, Ordering::Relaxed);
             if !seen.swap(true, Ordering::Relaxed) {
                 log::debug!("[{}] system call {nr} is not implemented", c.task.tid());
@@ -115,6 +109,11 @@ impl SystemCalls for Calls {
         }
     }
 
+    fn missing(&self) -> Vec<(Option<usize>, u64)> {
+        let counts = self.missing.iter().map(|m| m.0.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, n)| *n > 0).map(|(nr, n)| ((nr < MAX_NR).then_some(nr), n)).collect()
+    }
+
     fn dump_core(&self, c: &mut Current, info: &abi::SigInfo) -> bool {
         crate::processes::coredump::dump(c, info)
     }
@@ -124,6 +123,7 @@ impl Calls {
     fn perform(&self, c: &mut Current) {
         let (nr, args) = c.ctx.call();
         c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
+        c.task.counts.call();
         let watch = c.kernel().trace.of_call(nr);
         let strace = watch & call::LOGGED != 0;
         if let Err(r) = c.seccomp_check(nr) {

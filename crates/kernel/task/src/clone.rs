@@ -251,6 +251,12 @@ impl Current {
         }
         let child_ctx = spawned?;
         self.kernel().forks.fetch_add(1, Ordering::Relaxed);
+        let totals = &self.task.group.container.totals;
+        if thread {
+            totals.thread_made()
+        } else {
+            totals.process_made()
+        }
         let child_mm = if a.has(CLONE_VM) {
             mm.users.join(!thread);
             mm

@@ -19,6 +19,9 @@ impl Task {
         let taken = own.or_else(|| s.shared.take(allowed));
         g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
         self.note_pending();
+        if taken.is_some() {
+            self.counts.signal();
+        }
         taken.map(|info| (info, s.continues))
     }
 }

@@ -49,6 +49,11 @@ pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
 pub trait SystemCalls: Send + Sync {
     /// Performs the call that the caller's registers ask for.
     fn dispatch(&self, c: &mut Current);
+    /// How often each system call that is not implemented was made, by number; without one those that Linux does not
+    /// number either.
+    fn missing(&self) -> Vec<(Option<usize>, u64)> {
+        Vec::new()
+    }
     /// Writes the core file of the process, which this signal is about to end; true when there is one then.
     fn dump_core(&self, c: &mut Current, info: &abi::SigInfo) -> bool {
         let _ = (c, info);

@@ -4,10 +4,10 @@
 //! its own sentry thread sees it, and what system call handlers get; [`Tree`] has all processes and threads; [`Kernel`] is what all
 //! tasks share. The system call table lives above this crate and is called through [`SystemCalls`]. All other modules are in layers:
 //!
-//! - state without tasks, below the objects: `bandwidth_timer`, `core_thread`, `cred_guard`, `inherit`, `late_kills`, `life`,
+//! - state without tasks, below the objects: `bandwidth_timer`, `core_thread`, `counts`, `cred_guard`, `inherit`, `late_kills`, `life`,
 //!   `own_transfer`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
 //! - sending: `usage`, `send`, `sigmask`, `signalfd`, `caller` (a task as the caller of subsystems), `exit_report`, `trace_points`, `policing`;
-//! - what a thread does by the way: `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
+//! - what a thread does by the way: `activity`, `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
 //!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
 //! - `deliver` (signals), then `ptrace_syscall`, `ptrace_watch`, `ptrace_tracer`, `seccomp`, `sigwait`, `waitpid`;
 //! - the life of a thread: `exit`, `replace` (execve), `run`, `clone`, `own_init`.
@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod bandwidth;
 mod bandwidth_timer;
 mod caller;
@@ -26,6 +27,7 @@ mod clone;
 mod container_tasks;
 mod core;
 mod core_thread;
+mod counts;
 mod cpu;
 mod cred_guard;
 mod current;
@@ -77,10 +79,12 @@ mod usage;
 mod vdso;
 mod waitpid;
 
+pub use activity::Activity;
 pub use caller::TaskCaller;
 pub use cgroups::Mover;
 pub use clone::CloneArgs;
 pub use core_thread::CoreThread;
+pub use counts::Counts;
 pub use current::{Current, RestartBlock};
 pub use exit::{Stage, end};
 pub use hold_creds::CredLock;

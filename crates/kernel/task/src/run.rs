@@ -129,6 +129,9 @@ fn run(mut c: Current) {
             // A futex call that was passed on has not been made: it is reported again.
             c.ctx.set_report_all(true);
         }
+        if matches!(exit, Exit::Fault(_)) {
+            c.task.counts.fault();
+        }
         match exit {
             Exit::Syscall => calls.dispatch(&mut c),
             Exit::Fault(f) if stepped && c.stepped_for_watch(f.signo, f.code) => {}

@@ -1,5 +1,6 @@
 //! Threads and thread groups.
 
+use crate::counts::Counts;
 use crate::current::Current;
 use crate::inherit::{EntryInherited, TaskInherited};
 use crate::kernel::Kernel;
@@ -89,6 +90,8 @@ pub struct Task {
     pub scheduling: Arc<Scheduling>,
     /// What it has read and written.
     pub io: IoCounts,
+    /// What else it has done.
+    pub counts: Counts,
     /// Blocks that its thread of the kernel has had the host read and write, when that was last asked.
     pub(crate) blocks: [AtomicU64; 2],
     /// Timer slack in nanoseconds.
@@ -221,6 +224,7 @@ impl Task {
             sentence: AtomicU8::new(0),
             scheduling,
             io: IoCounts::default(),
+            counts: Counts::default(),
             blocks: Default::default(),
             timer_slack: AtomicU64::new(timer_slack),
             memory_failure_policy: AtomicU8::new(memory_failure_policy),

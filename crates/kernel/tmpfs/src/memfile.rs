@@ -155,6 +155,12 @@ impl MemFiles {
         })
     }
 
+    /// Memory of the host that the files with a name take, in bytes; 0 without a directory.
+    pub fn bytes(&self) -> u64 {
+        let stat = self.dir.as_ref().and_then(|dir| host::statfs(dir).ok());
+        stat.map_or(0, |stat| stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_bsize as u64))
+    }
+
     fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }

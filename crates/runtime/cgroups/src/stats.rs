@@ -25,6 +25,9 @@ pub struct Stats {
     pub intel_rdt: BTreeMap<String, ()>,
     /// Filled in by a caller that knows the network.
     pub network_interfaces: Option<Vec<serde_json::Value>>,
+    /// Figures of the kernel inside, which runc does not have. Filled in by a caller that knows them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ringfence: BTreeMap<String, serde_json::Value>,
 }
 
 /// Processor time.
@@ -337,6 +340,7 @@ fn unified(groups: &Groups) -> Stats {
         }),
         intel_rdt: BTreeMap::new(),
         network_interfaces: None,
+        ringfence: BTreeMap::new(),
     }
 }
 

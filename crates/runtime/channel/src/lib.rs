@@ -69,9 +69,14 @@ impl Channel {
 
     /// Connects to the socket `name` in a directory.
     pub fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
+        Self::connect_within(dir, name, SEND_LIMIT)
+    }
+
+    /// The same; connecting, and sending each message later, take no longer than `limit`.
+    pub fn connect_within(dir: BorrowedFd<'_>, name: &str, limit: Duration) -> io::Result<Self> {
         let socket = unix_socket()?;
         // A full queue of connections, or of messages, is waited for no longer than this.
-        set_socket_timeout(&socket, Timeout::Send, Some(SEND_LIMIT))?;
+        set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
         connect(&socket, &address(dir, name)?)?;
         Ok(Self { socket })
     }

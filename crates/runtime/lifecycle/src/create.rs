@@ -286,8 +286,6 @@ fn shared_uts(spec: &Spec) -> Option<PathBuf> {
 }
 
 fn new_record(options: &CreateOptions, prepared: &Prepared, foreground: bool) -> Result<Record> {
-    let uid = rustix::process::getuid().as_raw();
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let state = State {
         oci_version: "1.2.0".into(),
         id: options.id.clone(),
@@ -297,9 +295,15 @@ fn new_record(options: &CreateOptions, prepared: &Prepared, foreground: bool) ->
         rootfs: prepared.trees.first().map_or_else(PathBuf::new, |tree| tree.path.clone()),
         created: sandbox::logging::timestamp(),
         annotations: prepared.annotations.clone(),
-        owner: user_name(&passwd, uid),
+        owner: own_name(),
     };
     Ok(Record { state, foreground, runtime: None })
+}
+
+/// The name of this process's user.
+pub(crate) fn own_name() -> String {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    user_name(&passwd, rustix::process::getuid().as_raw())
 }
 
 /// A user's name as a text like /etc/passwd has it, or the number.

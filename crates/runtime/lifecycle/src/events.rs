@@ -2,10 +2,15 @@
 
 use crate::directory::Container;
 use crate::record::{Record, Status};
-use crate::{Result, Settings};
+use crate::{Result, Settings, figures};
+use bundle::Pod;
+use cgroups::stats::Pids;
 use cgroups::{Manager, Stats};
+use metrics::{Figure, Sample, Unit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -18,9 +23,82 @@ pub enum Event {
     OutOfMemory,
 }
 
+/// How long the kernel inside may take to tell its part of the figures.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a container uses at present.
 pub fn stats(settings: &Settings, id: &str) -> Result<Stats> {
-    Ok(running(settings, id)?.2.stats())
+    let (_, record, groups) = running(settings, id)?;
+    Ok(complete(settings, &record, groups.stats()))
+}
+
+/// Adds what the kernel inside says: processes, interfaces, and its own figures. Without an answer the figures are those
+/// of the host alone.
+fn complete(settings: &Settings, record: &Record, mut stats: Stats) -> Stats {
+    if record.is_frozen() {
+        return stats;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let id = &record.state.id;
+    let own = match figures::kernel_figures(settings, id, deadline) {
+        Ok(own) => own,
+        Err(error) => {
+            log::warn!("{id}: the sandbox does not tell its figures: {error}");
+            return stats;
+        }
+    };
+    let count =
+        |name: &Figure| own.iter().find(|(figure, _)| *figure == name).map(|(_, sample)| sample.value);
+    if let Some(threads) = count(&metrics::THREADS) {
+        stats.pids = Pids { current: threads, limit: count(&metrics::THREADS_MAX).unwrap_or(0) };
+    }
+    // The network is the sandbox's.
+    let sandbox = match record.pod() {
+        Pod::Member(sandbox) => figures::kernel_figures(settings, &sandbox, deadline).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    stats.network_interfaces = interfaces(own.iter().chain(&sandbox));
+    stats.ringfence =
+        own.iter().map(|(figure, sample)| (key(figure, sample), number(figure, sample))).collect();
+    stats
+}
+
+/// Interfaces as `runc events` names their figures; nothing without a network of the sandbox's own.
+fn interfaces<'a>(all: impl Iterator<Item = &'a (&'static Figure, Sample)>) -> Option<Vec<Value>> {
+    let names: [(&Figure, &str); 8] = [
+        (&metrics::NETWORK_RECEIVED_BYTES, "RxBytes"),
+        (&metrics::NETWORK_RECEIVED, "RxPackets"),
+        (&metrics::NETWORK_RECEIVE_ERRORS, "RxErrors"),
+        (&metrics::NETWORK_RECEIVE_DROPS, "RxDropped"),
+        (&metrics::NETWORK_SENT_BYTES, "TxBytes"),
+        (&metrics::NETWORK_SENT, "TxPackets"),
+        (&metrics::NETWORK_SEND_ERRORS, "TxErrors"),
+        (&metrics::NETWORK_SEND_DROPS, "TxDropped"),
+    ];
+    let mut interfaces: BTreeMap<&str, Value> = BTreeMap::new();
+    for (figure, sample) in all {
+        let Some((_, field)) = names.iter().find(|(known, _)| known == figure) else { continue };
+        let Some(name) = sample.labels.first() else { continue };
+        let interface = interfaces.entry(name).or_insert_with(|| serde_json::json!({ "Name": name }));
+        interface[*field] = sample.value.into();
+    }
+    (!interfaces.is_empty()).then(|| interfaces.into_values().collect())
+}
+
+/// The name of a series, with its labels as Prometheus writes them.
+fn key(figure: &Figure, sample: &Sample) -> String {
+    let labels = figure.labels.iter().zip(&sample.labels).map(|(name, value)| format!("{name}={value:?}"));
+    match labels.collect::<Vec<_>>().join(",") {
+        labels if labels.is_empty() => figure.name.into(),
+        labels => format!("{}{{{labels}}}", figure.name),
+    }
+}
+
+fn number(figure: &Figure, sample: &Sample) -> Value {
+    match figure.unit {
+        Unit::Seconds => figure.unit.scale(sample.value).into(),
+        Unit::Bytes | Unit::Count => sample.value.into(),
+    }
 }
 
 /// Reports figures at every interval, and every time memory runs out, until the container ends or `report` fails.
@@ -57,7 +135,7 @@ pub fn events(
             break;
         }
         if Instant::now() >= next {
-            report(Event::Stats(Box::new(groups.stats())))?;
+            report(Event::Stats(Box::new(complete(settings, &record, groups.stats()))))?;
             next = Instant::now() + interval;
         }
     }

@@ -120,7 +120,11 @@ fn process(
     container: &Container,
     options: &ExecOptions,
 ) -> Result<(ProcessSpec, WindowSize)> {
-    let config = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE))?;
+    let path = container.path().join(bundle::CONFIG_FILE);
+    if !path.exists() {
+        return Err("cannot exec in a sandbox of do: run a bundle for that".into());
+    }
+    let config = bundle::load_spec(&path)?;
     let process = described(config.process().as_ref(), options)?;
     let mut spec = bundle::translate_process(&process)?;
     // A container is set up with its working directory; another process finds its own there.

@@ -1,19 +1,22 @@
-//! `do`: a container in the foreground that has no state on disk.
+//! `do`: a container in the foreground that has no state on disk, unless a metric server is to see it.
 
+use crate::directory::{Claim, SOCKET};
 use crate::groups::Groups;
 use crate::network::Outward;
+use crate::record::{Record, State, Status};
 use crate::stores::Stores;
-use crate::{Result, Settings, caller, capture, create, foreground, id_maps, sandbox_log, trace};
+use crate::{Result, Settings, caller, capture, create, directory, foreground, id_maps, sandbox_log, trace};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;
 use netgofer::Policy;
 use oci_spec::runtime::Spec;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use sandbox::launch::{Files, HostHandles, NetGofer, launch};
+use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -70,6 +73,7 @@ pub fn run_host_command(
 ) -> Result<u8> {
     create::complete(&mut prepared);
     let wanted = limits.spec();
+    let mut watched = settings.watched.then(|| Watched::new(settings, &prepared.spec.id)).transpose()?;
     let mut groups = Groups::of_command(settings, wanted.as_ref(), &prepared.spec.id)?;
     let outward = Outward::of(&mut prepared, allow_net)?;
     let console = if prepared.spec.process.terminal { Some(caller::own_terminal()?) } else { None };
@@ -101,17 +105,24 @@ pub fn run_host_command(
     let net_gofer = outward.as_ref().map(|o| NetGofer { setup: &o.setup, outside: o.outside });
     let entrances = groups.entrances();
     let join = &mut |pid| groups.join(pid);
-    let handles = HostHandles { alive: None, groups: &entrances, joined: join, network: None, net_gofer };
+    let alive = watched.as_ref().map(|watched| watched.claim.alive());
+    let handles = HostHandles { alive, groups: &entrances, joined: join, network: None, net_gofer };
     let limited = caller::limit_descriptors(settings)?;
     let sandbox = launch(&log, id_maps::mapping(settings, &prepared)?, handles)?;
     drop(limited);
     if let Some(wanted) = &wanted {
         files.control_group = groups.limit(wanted, &mut prepared, false)?;
     }
+    if let Some(watched) = &mut watched {
+        watched.listen(&sandbox, &groups)?;
+    }
     sandbox.set_up(&prepared, &files, None)?;
     drop((files, log));
     let changes = changes.zip(listed).map(|(tell, from)| read_changes(from, tell)).transpose()?;
     sandbox.start()?;
+    if let Some(watched) = &mut watched {
+        watched.runs()?;
+    }
     let expired = limits.timeout.map(|time| expire(time, sandbox.pid())).transpose()?;
     let status = foreground::attend(sandbox, signals, console.as_ref(), || {});
     if let Some(changes) = changes {
@@ -131,6 +142,50 @@ pub fn run_host_command(
     match expired.is_some_and(|expired| expired.load(Ordering::SeqCst)) {
         true => Ok(TIMED_OUT),
         false => status,
+    }
+}
+
+/// A command that has a place in the state directory, as a container in the foreground has. It goes with this.
+struct Watched {
+    claim: Claim,
+    record: Record,
+}
+
+impl Watched {
+    fn new(settings: &Settings, id: &str) -> Result<Self> {
+        let claim = directory::claim(&settings.state_dir(), id)?;
+        let state = State {
+            oci_version: "1.2.0".into(),
+            id: id.into(),
+            pid: 0,
+            status: Status::Creating,
+            bundle: std::env::current_dir().unwrap_or_default(),
+            rootfs: "/".into(),
+            created: sandbox::logging::timestamp(),
+            annotations: BTreeMap::new(),
+            owner: create::own_name(),
+        };
+        let record = Record { state, foreground: true, runtime: None };
+        claim.container().write(&record)?;
+        Ok(Self { claim, record })
+    }
+
+    /// Has the sandbox accept connections.
+    fn listen(&mut self, sandbox: &Sandbox, groups: &Groups) -> Result<()> {
+        if let Some(manager) = groups.manager() {
+            self.record.set_groups(manager);
+        }
+        self.record.state.pid = sandbox.pid();
+        let listener = channel::listen_in(self.claim.container().dir()?.as_fd(), SOCKET)?;
+        Ok(sandbox.listen(listener.as_fd())?)
+    }
+
+    /// The command has been started.
+    fn runs(&mut self) -> Result<()> {
+        self.record.state.status = Status::Running;
+        self.claim.container().write(&self.record)?;
+        self.claim.unlock();
+        Ok(())
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Settings {
     pub log_format: Format,
     /// Most descriptors that each of a sandbox's processes may have, if it is not the caller's limit.
     pub descriptors: Option<u64>,
+    /// A command of `do` has a place in the state directory: a metric server sees it.
+    pub watched: bool,
     /// Where packets are to be written to.
     pub capture: Option<PacketCapture>,
     /// The trace session that every sandbox begins with.

@@ -7,6 +7,7 @@ use crate::{role, terminal};
 use channel::{Channel, MAX_FDS};
 use hostsys::signals::SignalFd;
 use hostsys::spawn::{Groups, Namespaces, Program, spawn};
+use metrics::{Figure, Sample};
 use overlay_diff::Purpose;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -24,6 +25,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Most processes that a sentry is believed to have.
 const MAX_PROCESSES: usize = 1 << 16;
+
+/// Most bytes of names and labels of a container's figures.
+const MAX_TEXT: usize = 1 << 20;
 
 /// Why a request was not carried out.
 #[derive(Debug)]
@@ -59,6 +63,13 @@ impl Client {
     pub fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
         let channel = Channel::connect(dir, name)?;
         channel.set_patience(Some(PATIENCE))?;
+        Ok(Self { channel })
+    }
+
+    /// The same for a sandbox that may be stuck or hostile: connecting takes no longer than `limit`.
+    pub fn connect_within(dir: BorrowedFd<'_>, name: &str, limit: Duration) -> io::Result<Self> {
+        let channel = Channel::connect_within(dir, name, limit)?;
+        channel.set_patience(Some(limit))?;
         Ok(Self { channel })
     }
 
@@ -238,6 +249,35 @@ impl Client {
                     }
                 }
                 _ => return Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+            }
+        }
+    }
+
+    /// The container's figures, and those of the sandbox if the container is its first; TimedOut unless all are there before
+    /// the deadline.
+    pub fn metrics(&self, deadline: Instant) -> Result<Vec<(&'static Figure, Sample)>, Error> {
+        let invalid = |what: &str| Error::Io(io::Error::new(io::ErrorKind::InvalidData, what));
+        self.channel.send(&Request::Metrics, &[])?;
+        let (mut all, mut text) = (Vec::new(), 0);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Io(io::ErrorKind::TimedOut.into()));
+            }
+            self.channel.set_patience(Some(left))?;
+            match self.event()? {
+                // A sentry that sends empty lists without an end is not waited for.
+                Event::Metrics { samples, last } if last || !samples.is_empty() => {
+                    text += samples.iter().map(Sample::text_len).sum::<usize>();
+                    all.extend(samples);
+                    if all.len() > metrics::MAX_SAMPLES || text > MAX_TEXT {
+                        return Err(invalid("too many figures"));
+                    }
+                    if last {
+                        return Ok(metrics::checked(all));
+                    }
+                }
+                _ => return Err(invalid("unexpected event")),
             }
         }
     }

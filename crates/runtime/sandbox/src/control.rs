@@ -26,6 +26,8 @@ const MAX_NETWORK: u64 = 8 << 20;
 const MAX_SESSION: u64 = 32 << 20;
 /// Processes in one message.
 const PROCESSES_AT_ONCE: usize = 32;
+/// Samples in one message.
+const SAMPLES_AT_ONCE: usize = 128;
 
 /// Serves the connection that the sandbox was started over, until it is closed.
 pub(crate) fn serve_first(
@@ -178,6 +180,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Ok(()) => continue,
                 Err(_) => return,
             },
+            Request::Metrics => match send_metrics(channel, kernel) {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
             Request::Exec { terminal } => match exec(kernel, fds, terminal) {
                 Ok(process) => {
                     drop(open);
@@ -246,6 +252,19 @@ fn send_processes(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
         let (some, others) = rest.split_at(rest.len().min(PROCESSES_AT_ONCE));
         rest = others;
         channel.send(&Event::Processes { list: some.to_vec(), last: rest.is_empty() }, &[])?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn send_metrics(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
+    let all = kernel.metrics();
+    let mut rest = all.as_slice();
+    loop {
+        let (some, others) = rest.split_at(rest.len().min(SAMPLES_AT_ONCE));
+        rest = others;
+        channel.send(&Event::Metrics { samples: some.to_vec(), last: rest.is_empty() }, &[])?;
         if rest.is_empty() {
             return Ok(());
         }

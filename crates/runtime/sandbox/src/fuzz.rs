@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::control::{OpenRequests, serve};
 use crate::messages::Event;
 use channel::Channel;
+use metrics::Sample;
 use overlay_diff::Purpose;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown};
@@ -14,7 +15,7 @@ use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trace_wire::session::{Session, Status};
 
 /// Most messages of one conversation: as many as fit into the socket with their answers.
@@ -45,6 +46,9 @@ pub fn answers(messages: &[Message<'_>]) -> (Option<usize>, bool) {
     let processes = client.processes().ok();
     let clean = |process: &ProcessInfo| !process.command.contains(char::is_control);
     assert!(processes.iter().flatten().all(clean), "what a guest chose reaches the terminal");
+    let figures = client.metrics(Instant::now() + Duration::from_secs(1)).unwrap_or_default();
+    let clean = figures.iter().all(|(_, sample)| !sample.labels.concat().contains(char::is_control));
+    assert!(clean, "what a guest chose reaches those that watch");
     let started = client.start().is_ok();
     drop(sentry);
     (processes.map(|list| list.len()), started)
@@ -93,6 +97,9 @@ impl Running for Nobody {
         Ok(Arc::new(Nobody))
     }
     fn processes(&self) -> Vec<ProcessInfo> {
+        Vec::new()
+    }
+    fn metrics(&self) -> Vec<Sample> {
         Vec::new()
     }
     fn bound_tasks(&self, _mappings: u64) {}

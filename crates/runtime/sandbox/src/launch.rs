@@ -181,6 +181,12 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Has the sentry accept connections over this socket, of a sandbox that is not shown to the host otherwise. To be
+    /// called before [`set_up`](Self::set_up), which gets none then.
+    pub fn listen(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        self.channel.send(&Request::Listen, &[listener])
+    }
+
     /// Lets the first process run, at once or as soon as it is set up.
     pub fn start(&self) -> io::Result<()> {
         // Guest code must not meet an init that is still setting itself up.

@@ -204,6 +204,22 @@ fn format_time(secs: u64, micros: u32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{micros:06}Z")
 }
 
+/// Microseconds since 1970 of a time in the form of [`timestamp`].
+pub fn parse_time(text: &str) -> Option<u64> {
+    let mut numbers =
+        text.strip_suffix('Z')?.split(['-', 'T', ':', '.']).map(|word| word.parse::<u64>().ok());
+    let mut next = || numbers.next().flatten();
+    let [year, month, day, h, m, s, micros] = [next()?, next()?, next()?, next()?, next()?, next()?, next()?];
+    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || h > 23 || m > 59 || s > 60 {
+        return None;
+    }
+    // Years that begin on a 1st of March: the leap day is the last one.
+    let (y, shifted) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = y * 365 + y / 4 - y / 100 + y / 400 + (153 * shifted + 2) / 5 + day;
+    let days = days.checked_sub(719_469)?;
+    Some((((days * 24 + h) * 60 + m) * 60 + s) * 1_000_000 + micros)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +239,16 @@ mod tests {
         assert_eq!(format_time(0, 0), "1970-01-01T00:00:00.000000Z");
         assert_eq!(format_time(951_782_400, 5), "2000-02-29T00:00:00.000005Z");
         assert_eq!(format_time(1_767_225_599, 999_999), "2025-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn times_are_read_back() {
+        for secs in [0, 951_782_400, 951_868_800, 1_767_225_599, 1_767_225_600, 4_107_542_400] {
+            assert_eq!(parse_time(&format_time(secs, 7)), Some(secs * 1_000_000 + 7));
+        }
+        for wrong in ["", "x", "2000-02-29", "2000-13-01T00:00:00.000000Z", "1969-12-31T23:59:59.000000Z"] {
+            assert_eq!(parse_time(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

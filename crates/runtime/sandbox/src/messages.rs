@@ -4,6 +4,7 @@
 //! with control characters removed.
 
 use crate::view::View;
+use metrics::Sample;
 use overlay_diff::Purpose;
 use serde::{Deserialize, Serialize};
 use spec::{ProcessInfo, StartError, Target, WindowSize};
@@ -76,6 +77,8 @@ pub(crate) enum Request {
     },
     /// Tell what processes there are.
     Processes,
+    /// Tell the figures of the container, and of the sandbox if the container is its first. Answered with [`Event::Metrics`].
+    Metrics,
     /// Wait for the end of a process. Answered with [`Event::Exited`].
     Wait {
         /// Its id.
@@ -129,6 +132,13 @@ pub(crate) enum Event {
     Processes {
         /// In the order of their ids.
         list: Vec<ProcessInfo>,
+        /// No more follow.
+        last: bool,
+    },
+    /// Some of the figures.
+    Metrics {
+        /// In the order in which they were read.
+        samples: Vec<Sample>,
         /// No more follow.
         last: bool,
     },

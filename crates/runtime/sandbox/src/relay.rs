@@ -89,6 +89,7 @@ pub fn run(
                 Some((
                     Event::Executed { .. }
                     | Event::Processes { .. }
+                    | Event::Metrics { .. }
                     | Event::WrittenBack { .. }
                     | Event::TraceSessions { .. },
                     _,

@@ -32,6 +32,7 @@ fn do_open(c: &mut Current, dir: DirFd, path: PathPtr, how: OpenHow) -> SysResul
     };
     let view = c.fs().view();
     let file = namei::open::open_at(c, &view, &start, &path, &how)?;
+    c.task.counts.open();
     Ok(slot.commit(file, how.flags() & libc::O_CLOEXEC != 0) as u64)
 }
 
