@@ -44,8 +44,8 @@ pub struct Settings {
     pub descriptors: Option<u64>,
     /// Where packets are to be written to.
     pub capture: Option<PacketCapture>,
-    /// The trace session that every sandbox begins with.
-    pub trace: Option<trace_wire::config::Config>,
+    /// The trace sessions that every sandbox begins with.
+    pub trace: Vec<trace_wire::config::Config>,
 }
 
 impl Settings {
