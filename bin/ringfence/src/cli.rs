@@ -99,6 +99,15 @@ pub(crate) struct Global {
     /// Trace session that every sandbox begins with, as JSON: no point of the first process is missed
     #[arg(long, value_name = "FILE")]
     pub(crate) pod_init_config: Option<PathBuf>,
+    /// Policy that every sandbox begins with: rules about what its processes may do (see "policy check")
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// File for the decisions of --policy, to which lines are only added; %ID% and %TIMESTAMP% are replaced
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    pub(crate) policy_log: Option<PathBuf>,
+    /// Private key in PEM that signs the end of --policy-log (see "policy keygen")
+    #[arg(long, value_name = "FILE", requires = "policy_log")]
+    pub(crate) policy_key: Option<PathBuf>,
     /// Where writes go: MOUNT:MEDIUM[,size=N][,commit[=privileged]], or none to write to the files themselves; MOUNT is root or all, MEDIUM memory, self (a hidden file of the directory) or dir=/PATH; with commit (root only) they reach the files when the container ends or is paused, with =privileged devices, set-ID bits and capabilities of files as well
     ///
     /// [default: root:memory for do, which never writes through; none for containers of a bundle]
@@ -177,7 +186,7 @@ impl Global {
                 debug: self.debug,
                 preserve_fds: 0,
             },
-            trace: None,
+            trace: Vec::new(),
             network: self.network,
             ignore_cgroups: self.ignore_cgroups,
             systemd_cgroup: self.systemd_cgroup,

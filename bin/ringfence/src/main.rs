@@ -47,7 +47,11 @@ fn main() -> ExitCode {
 fn dispatch(cli: &Cli) -> Result<u8> {
     let mut settings = cli.global.settings();
     if let Some(file) = cli.global.pod_init_config.as_ref().filter(|_| cli.command.makes_sandboxes()) {
-        settings.trace = Some(commands::trace::read(file, "--pod-init-config")?);
+        settings.trace.push(commands::trace::read(file, "--pod-init-config")?);
+    }
+    if let Some(policy) = cli.global.policy.as_ref().filter(|_| cli.command.makes_sandboxes()) {
+        let (log, key) = (cli.global.policy_log.as_deref(), cli.global.policy_key.as_deref());
+        settings.trace.push(commands::policy_session::begin_with(policy, log, key, &settings.trace)?);
     }
     let settings = &settings;
     let grammar = Cli::command;
@@ -73,7 +77,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Events(args) => commands::events::events(settings, args),
         Command::PortForward(args) => commands::port_forward::port_forward(settings, args),
         Command::Overlay(args) => commands::overlay::overlay(settings, args),
-        Command::Policy(args) => commands::policy::policy(args),
+        Command::Policy(args) => commands::policy::policy(settings, args),
         Command::Debug(args) => commands::debug::run(settings, args),
         Command::Trace(args) => commands::trace::trace(settings, args),
         Command::ExportMetrics(args) => commands::metrics::export(settings, args),
@@ -126,7 +130,7 @@ fn internal_role() -> Option<ExitCode> {
         }
         role::TRACE_SINK => {
             let take = hostsys::inherited::take;
-            take(3).and_then(|socket| trace_sinks::serve(socket, take(4)?)).map(|()| 0)
+            take(3).and_then(|socket| trace_sinks::serve(socket, take(4)?, take(5).ok())).map(|()| 0)
         }
         role::BOOT => {
             sandbox::logging::start(format, None);

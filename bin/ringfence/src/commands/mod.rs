@@ -19,6 +19,7 @@ pub(crate) mod metrics;
 pub(crate) mod overlay;
 pub(crate) mod pause;
 pub(crate) mod policy;
+pub(crate) mod policy_session;
 pub(crate) mod port_forward;
 pub(crate) mod ps;
 pub(crate) mod resume;

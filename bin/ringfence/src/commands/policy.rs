@@ -1,10 +1,11 @@
-//! `ringfence policy`: checks files of policies, tests them, and verifies logs of their decisions.
+//! `ringfence policy`: checks files of policies, tests them, puts them in force and verifies logs of their decisions.
 
+use super::policy_session::{self, Load, Named};
 use crate::logs;
 use crate::output::say;
 use clap::{Args, Subcommand};
 use decision_log::{Key, PublicKey, Signature};
-use lifecycle::{Error, Result};
+use lifecycle::{Error, Result, Settings};
 use policy::{Decision, Diagnostic, Policy, RuleIndex, cases, cover, explain};
 use sandbox::logging::one_line;
 use std::fs::{self, File, OpenOptions};
@@ -35,6 +36,17 @@ enum What {
         /// Operations and the decisions that are expected, in YAML or JSON
         cases: PathBuf,
     },
+    /// Put a policy in force in a running sandbox, instead of one that was loaded before
+    Load(Load),
+    /// Read the file of a loaded policy again; with a log, another one begins
+    Reload(Named),
+    /// End a loaded policy
+    Unload(Named),
+    /// Show the policies of a running sandbox and what they have decided
+    Show {
+        /// The container's name
+        id: String,
+    },
     /// Print the JSON schema of policies
     Schema,
     /// Check that a log of decisions is whole and unchanged; exit status 1, if it is not
@@ -52,10 +64,14 @@ enum What {
     },
 }
 
-pub(crate) fn policy(args: &PolicyCommand) -> Result<()> {
+pub(crate) fn policy(settings: &Settings, args: &PolicyCommand) -> Result<()> {
     match &args.command {
         What::Check { file } => check(file),
         What::Test { file, cases } => test(file, cases),
+        What::Load(args) => policy_session::load(settings, args),
+        What::Reload(args) => policy_session::reload(settings, args),
+        What::Unload(args) => policy_session::unload(settings, args),
+        What::Show { id } => policy_session::show(settings, id),
         What::Schema => Ok(write!(std::io::stdout(), "{}", policy::SCHEMA)?),
         What::Verify { log, key } => verify(log, key.as_deref()),
         What::Keygen { key } => keygen(key),
@@ -164,11 +180,14 @@ fn verify(log: &Path, key: Option<&Path>) -> Result<()> {
     let file = File::open(log).map_err(|error| in_file(log, error))?;
     let report = decision_log::verify(BufReader::new(file), key.as_ref())
         .map_err(|fault| wrong(format!("{}: {fault}", log.display())))?;
-    let decision_log::Report { start, lines, decisions, resumed, signature } = report;
-    say(one_line(&format!(
-        "{}: {lines} lines, {decisions} decisions, none changed or missing",
-        log.display()
-    )))?;
+    let decision_log::Report { start, lines, decisions, missing, resumed, signature } = report;
+    let missing = match missing {
+        0 => "none changed or missing".into(),
+        count => {
+            format!("none changed; {count} more could not be written, as lines say where they are missing")
+        }
+    };
+    say(one_line(&format!("{}: {lines} lines, {decisions} decisions, {missing}", log.display())))?;
     say(one_line(&format!("sandbox {}, policy with SHA-256 {}", start.sandbox, start.policy_sha256)))?;
     if resumed > 0 {
         say(format_args!(

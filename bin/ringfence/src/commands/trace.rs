@@ -102,6 +102,6 @@ fn metadata() -> Result<()> {
         let _ =
             writeln!(out, "Name: {}, optional fields: [{optional}], context fields: [{context}]", point.name);
     }
-    out.push_str("\nSINKS (3)\nName: file\nName: null\nName: remote\n");
+    out.push_str("\nSINKS (4)\nName: file\nName: null\nName: policy\nName: remote\n");
     Ok(std::io::stdout().write_all(out.as_bytes())?)
 }

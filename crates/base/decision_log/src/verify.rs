@@ -16,6 +16,8 @@ pub struct Report {
     pub lines: u64,
     /// How many of them are decisions.
     pub decisions: u64,
+    /// How many decisions it could not take, as lines say that have no decision.
+    pub missing: u64,
     /// How often its writer was started again.
     pub resumed: u64,
     /// The signature at its end.
@@ -185,7 +187,14 @@ pub fn verify(log: impl BufRead, key: Option<&PublicKey>) -> Result<Report, Faul
             Signature::Good(given)
         }
     };
-    Ok(Report { start, lines: line, decisions: scan.decisions, resumed: scan.resumed, signature })
+    Ok(Report {
+        start,
+        lines: line,
+        decisions: scan.decisions,
+        missing: scan.missing,
+        resumed: scan.resumed,
+        signature,
+    })
 }
 
 /// What was read so far.
@@ -194,6 +203,7 @@ struct Scan {
     start: Option<Start>,
     lines: u64,
     decisions: u64,
+    missing: u64,
     resumed: u64,
     /// Digest of the last line.
     previous: [u8; 32],
@@ -283,7 +293,12 @@ impl Scan {
                 return self.malformed(format!("version {} of the log's form is not known", start.version));
             }
             _ if self.lines == 0 => return self.malformed("the first line is no start"),
-            (None, Some(_), None, None) => self.decisions += 1,
+            (None, Some(decision), None, None) => match decision.get("missing") {
+                Some(missing) => {
+                    self.missing = self.missing.saturating_add(missing.as_u64().unwrap_or(1));
+                }
+                None => self.decisions += 1,
+            },
             (None, None, Some(_), None) => self.resumed += 1,
             (None, None, None, Some(end)) => self.end = Some((end.clone(), self.previous)),
             _ => return self.malformed("it has none of decision, resumed and end, or several"),

@@ -32,6 +32,11 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
+    /// Writes where the writer of that log's last line would, which has handed `out` over.
+    pub fn behind(out: W, tail: &Tail) -> Writer<W> {
+        Writer { out, number: tail.lines, previous: tail.previous }
+    }
+
     /// Adds a decision; returns its number.
     pub fn append(&mut self, entry: &Entry) -> io::Result<u64> {
         let number = self.number;

@@ -157,7 +157,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     };
     let (traced, attendants) = match host {
         Some(_) => (Vec::new(), trace::Attendants::default()),
-        None => trace::at_start(settings, &mut prepared)?,
+        None => trace::at_start(settings, &mut prepared, Some(claim.container()))?,
     };
     let mut files = Files {
         stdio: caller::stdio()?,

@@ -6,6 +6,7 @@
 //!         lock           held by a command while it changes the container
 //!         alive          held by the container's pid 1; afterwards holds the exit status
 //!         control.sock   leads to the sentry
+//!         policies.json  what policies were loaded from, for `policy reload`
 //! ```
 //!
 //! Locks are flock(2)s, which the kernel frees however their holder ends. So no process has to report the end of a
@@ -23,6 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Name of the control socket.
 pub const SOCKET: &str = "control.sock";
+/// Name of the record of policies.
+pub(crate) const POLICIES: &str = "policies.json";
 /// Longest state that is read.
 const MAX_STATE: u64 = 8 << 20;
 /// Directories on their way out begin with this, which no id does.
@@ -98,7 +101,7 @@ pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
         if let Some(left) = left {
             left.remove_stores();
         }
-        for left in ["state.json", "state.tmp", "config.json", SOCKET] {
+        for left in ["state.json", "state.tmp", "config.json", SOCKET, POLICIES] {
             let _ = fs::remove_file(container.path.join(left));
         }
         return Ok(Claim { container, lock: Some(lock), alive, kept: false });

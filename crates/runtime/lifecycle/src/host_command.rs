@@ -89,7 +89,7 @@ pub fn run_host_command(
         prepared.list_changes();
     }
     let capture = capture::open(settings, &mut prepared, "do")?;
-    let (traced, attendants) = trace::at_start(settings, &mut prepared)?;
+    let (traced, attendants) = trace::at_start(settings, &mut prepared, None)?;
     let mut files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,

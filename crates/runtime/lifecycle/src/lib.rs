@@ -33,6 +33,8 @@ mod overlay;
 mod pause;
 mod pid_file;
 mod pod;
+pub mod policy;
+mod policy_record;
 mod port_forward;
 mod ps;
 mod record;

@@ -46,8 +46,8 @@ pub struct Settings {
     pub watched: bool,
     /// Where packets are to be written to.
     pub capture: Option<PacketCapture>,
-    /// The trace session that every sandbox begins with.
-    pub trace: Option<trace_wire::config::Config>,
+    /// The trace sessions that every sandbox begins with.
+    pub trace: Vec<trace_wire::config::Config>,
 }
 
 impl Settings {

@@ -1,8 +1,10 @@
-//! Trace sessions of a sandbox: `trace create`, `delete`, `list` and `watch`, and the one that begins with the sandbox.
+//! Trace sessions of a sandbox: `trace create`, `delete`, `list` and `watch`, and those that begin with the sandbox.
 
+use crate::directory::Container;
 use crate::find::connect;
 use crate::ps::running;
-use crate::{Error, Result, Settings};
+use crate::record::Record;
+use crate::{Error, Result, Settings, policy_record, sandbox_log};
 use bundle::{Pod, Prepared};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox::client::Client;
@@ -10,47 +12,69 @@ use sandbox::launch::start_trace_sink;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use trace_sinks::{Attendant, file::Reader};
-use trace_wire::config::Config;
+use trace_wire::config::{Config, SinkKind};
 use trace_wire::session::{Request, Session, Status};
 
 /// How long the end of a sandbox in the foreground waits until the messages of a session are written down.
 const WRITTEN: Duration = Duration::from_secs(5);
 
-/// The client of a sandbox, and the only container that a session is about: one that joined the sandbox of another. The
-/// name of the container that the sandbox began with stands for the whole sandbox.
-fn find(settings: &Settings, id: &str) -> Result<(Client, Option<String>)> {
+/// A sandbox that a session is begun in.
+pub(crate) struct Found {
+    pub(crate) client: Client,
+    /// The container that was named.
+    pub(crate) container: Container,
+    /// The only container that the session is about: one that joined the sandbox of another. The name of the container
+    /// that the sandbox began with stands for the whole sandbox.
+    pub(crate) only: Option<String>,
+    /// The sandbox's name.
+    pub(crate) sandbox: String,
+}
+
+pub(crate) fn find(settings: &Settings, id: &str) -> Result<Found> {
     let (container, record) = running(settings, id)?;
     if record.is_frozen() {
         return Err("container is paused: resume it first".into());
     }
-    let only = match record.pod() {
-        Pod::Member(_) => Some(record.state.id.clone()),
-        _ => None,
+    let client = connect(&container)?;
+    let Record { state, .. } = &record;
+    let (only, sandbox) = match record.pod() {
+        Pod::Member(sandbox) => (Some(state.id.clone()), sandbox),
+        _ => (None, state.id.clone()),
     };
-    Ok((connect(&container)?, only))
+    Ok(Found { client, container, only, sandbox })
 }
 
 /// Begins a session. `force`: one of the same name ends.
 pub fn create(settings: &Settings, id: &str, config: &Config, force: bool) -> Result<()> {
-    let (client, only) = find(settings, id)?;
+    let Found { client, only, sandbox, .. } = find(settings, id)?;
+    begin(&client, config, only, &sandbox, force)
+}
+
+pub(crate) fn begin(
+    client: &Client,
+    config: &Config,
+    only: Option<String>,
+    sandbox: &str,
+    force: bool,
+) -> Result<()> {
     // Before a consumer is disturbed.
     if !force && client.trace_list()?.iter().any(|session| session.name == config.name) {
         let text = format!("there is a trace session {:?} already; --force ends it", config.name);
         return Err(text.into());
     }
-    let opened = trace_sinks::open(config, only).map_err(Error::from)?;
+    let opened = trace_sinks::open(&filled_in(config, sandbox), only, sandbox).map_err(Error::from)?;
     client.trace_create(&opened.session, &opened.fds, force)?;
     start(opened.attendants).map(drop)
 }
 
 /// Ends a session, once its messages are sent.
 pub fn delete(settings: &Settings, id: &str, name: &str) -> Result<()> {
-    Ok(find(settings, id)?.0.trace_delete(name)?)
+    Ok(find(settings, id)?.client.trace_delete(name)?)
 }
 
 /// The sessions of a sandbox.
 pub fn list(settings: &Settings, id: &str) -> Result<Vec<Status>> {
-    Ok(find(settings, id)?.0.trace_list()?)
+    Ok(find(settings, id)?.client.trace_list()?)
 }
 
 /// What a session has to tell.
@@ -69,7 +93,7 @@ pub fn watch(
     stop: BorrowedFd<'_>,
     mut each: impl FnMut(Told<'_>) -> Result<bool>,
 ) -> Result<()> {
-    let (client, container) = find(settings, id)?;
+    let Found { client, only: container, .. } = find(settings, id)?;
     let (sink, socket, kernels) = trace_sinks::own().map_err(Error::from)?;
     let name = format!("watch {}", std::process::id());
     let session = Session { name, container, points, sinks: vec![sink] };
@@ -104,7 +128,9 @@ pub fn watch(
 pub(crate) struct Attendants(Vec<hostsys::spawn::Child>);
 
 fn start(attendants: Vec<Attendant>) -> Result<Attendants> {
-    let started = attendants.into_iter().map(|Attendant { socket, duty }| start_trace_sink(&socket, &duty));
+    let started = attendants
+        .into_iter()
+        .map(|Attendant { socket, duty, file }| start_trace_sink(&socket, &duty, file.as_ref()));
     Ok(Attendants(started.collect::<std::io::Result<_>>()?))
 }
 
@@ -120,10 +146,35 @@ impl Attendants {
     }
 }
 
-/// Sets up the session that a sandbox is to begin with: its descriptors, and the processes for its sinks.
-pub(crate) fn at_start(settings: &Settings, prepared: &mut Prepared) -> Result<(Vec<OwnedFd>, Attendants)> {
-    let Some(config) = &settings.trace else { return Ok((Vec::new(), Attendants::default())) };
-    let opened = trace_sinks::open(config, None).map_err(|error| format!("--pod-init-config: {error}"))?;
-    prepared.trace(opened.session, opened.fds.len());
-    Ok((opened.fds, start(opened.attendants)?))
+/// Sets up the sessions that a sandbox is to begin with: their descriptors, and the processes for their sinks. `container`:
+/// where `policy reload` finds what was loaded.
+pub(crate) fn at_start(
+    settings: &Settings,
+    prepared: &mut Prepared,
+    container: Option<&Container>,
+) -> Result<(Vec<OwnedFd>, Attendants)> {
+    let (mut fds, mut processes) = (Vec::new(), Vec::new());
+    let sandbox = prepared.spec.id.clone();
+    for config in &settings.trace {
+        let config = filled_in(config, &sandbox);
+        let opened = trace_sinks::open(&config, None, &sandbox).map_err(Error::from)?;
+        prepared.trace(opened.session, opened.fds.len());
+        fds.extend(opened.fds);
+        processes.extend(start(opened.attendants)?.0);
+        if let Some(container) = container {
+            policy_record::remember(container, &config)?;
+        }
+    }
+    Ok((fds, Attendants(processes)))
+}
+
+/// A session with the name of the sandbox and the time in the paths of logs.
+pub(crate) fn filled_in(config: &Config, sandbox: &str) -> Config {
+    let mut config = config.clone();
+    for sink in &mut config.sinks {
+        let SinkKind::Policy { log: Some(log), .. } = &mut sink.kind else { continue };
+        let Some(pattern) = log.to_str() else { continue };
+        *log = sandbox_log::fill_in(pattern, sandbox, "policy", &sandbox::logging::timestamp()).into();
+    }
+    config
 }

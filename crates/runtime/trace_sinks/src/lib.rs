@@ -2,20 +2,27 @@
 //!
 //! The kernel inside can open neither sockets nor files. So the command line connects to a consumer ([`remote`]) and
 //! hands the socket in. A process that lives as long as the session ([`serve`]) stays: for a `remote` sink it
-//! connects again when the consumer has hung up, for a `file` sink it is the consumer ([`file`]).
+//! connects again when the consumer has hung up, for a `file` sink it is the consumer ([`file`]), for a policy it
+//! writes the log of decisions ([`decisions`]), and another one asks programs outside ([`asking`]).
 //!
 //! A guest may have taken over the kernel inside, so a packet is bounded, may be garbage, and is only ever written down as
 //! JSON.
 
 #![forbid(unsafe_code)]
 
+mod asking;
+mod decisions;
 pub mod file;
+mod policy;
 pub mod remote;
 pub mod text;
+
+pub use crate::policy::{Source, read as read_policy};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
@@ -31,18 +38,24 @@ enum Duty {
     Remote { endpoint: PathBuf },
     /// Write the messages to a file.
     File { path: PathBuf, max_size: u64, max_files: u32 },
+    /// Append decisions to the log, whose file comes along, and sign its end.
+    Decisions { log: PathBuf, key: Option<String> },
+    /// Ask programs what the kernel wants to know, by the number of the rule.
+    Ask { asked: BTreeMap<u32, asking::Asked> },
 }
 
 /// How a sink with a consumer of ours waits: for seconds, as the consumer does nothing else.
 const OURS: Retry =
     Retry { retries: 400, backoff: Duration::from_micros(50), backoff_max: Duration::from_millis(10) };
 
-/// A process to be started for a sink: the descriptors 3 and 4 of [`serve`].
+/// A process to be started for a sink: the descriptors 3, 4 and 5 of [`serve`].
 pub struct Attendant {
     /// Its end of the socket to the kernel.
     pub socket: OwnedFd,
     /// A memfd with what it is to do.
     pub duty: OwnedFd,
+    /// A file that it writes.
+    pub file: Option<OwnedFd>,
 }
 
 /// A session that was set up outside.
@@ -55,8 +68,8 @@ pub struct Opened {
     pub attendants: Vec<Attendant>,
 }
 
-/// Connects the sinks of a session. `container`: the only one that it is about.
-pub fn open(config: &Config, container: Option<String>) -> Result<Opened, String> {
+/// Connects the sinks of a session. `container`: the only one that it is about. `sandbox`: the name of the sandbox.
+pub fn open(config: &Config, container: Option<String>, sandbox: &str) -> Result<Opened, String> {
     let session = Session {
         name: config.name.clone(),
         container,
@@ -65,12 +78,12 @@ pub fn open(config: &Config, container: Option<String>) -> Result<Opened, String
     };
     let mut opened = Opened { session, fds: Vec::new(), attendants: Vec::new() };
     for sink in &config.sinks {
-        add(&mut opened, sink)?;
+        add(&mut opened, sink, sandbox)?;
     }
     Ok(opened)
 }
 
-fn add(opened: &mut Opened, sink: &SinkConfig) -> Result<(), String> {
+fn add(opened: &mut Opened, sink: &SinkConfig, sandbox: &str) -> Result<(), String> {
     match &sink.kind {
         SinkKind::Null => opened.session.sinks.push(Sink::Null),
         SinkKind::Remote { endpoint, retry } => {
@@ -91,7 +104,7 @@ fn add(opened: &mut Opened, sink: &SinkConfig) -> Result<(), String> {
             });
             opened.fds.extend(connected);
             opened.fds.push(ours);
-            attend(opened, theirs, &Duty::Remote { endpoint: endpoint.clone() })?;
+            attend(opened, theirs, &Duty::Remote { endpoint: endpoint.clone() }, None)?;
         }
         SinkKind::File { path, max_size, max_files } => {
             match file::check(path) {
@@ -112,9 +125,12 @@ fn add(opened: &mut Opened, sink: &SinkConfig) -> Result<(), String> {
             });
             opened.fds.push(ours);
             let duty = Duty::File { path: path.clone(), max_size: *max_size, max_files: *max_files };
-            attend(opened, theirs, &duty)?;
+            attend(opened, theirs, &duty, None)?;
         }
-        SinkKind::Policy { .. } => return Err("sink \"policy\" is not there yet".into()),
+        SinkKind::Policy { path, log, key } => {
+            let source = Source { path: path.clone(), log: log.clone(), key: key.clone() };
+            policy::add(opened, &source, sandbox)?;
+        }
     }
     Ok(())
 }
@@ -132,7 +148,7 @@ fn pair() -> Result<(OwnedFd, OwnedFd), String> {
         .map_err(|error| format!("no socket for a trace sink: {error}"))
 }
 
-fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty) -> Result<(), String> {
+fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, file: Option<OwnedFd>) -> Result<(), String> {
     let text = serde_json::to_vec(duty).map_err(|error| error.to_string())?;
     let duty = memfd_create("trace sink", MemfdFlags::CLOEXEC)
         .map_err(io::Error::from)
@@ -143,12 +159,12 @@ fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty) -> Result<(), Strin
             Ok(OwnedFd::from(file))
         })
         .map_err(|error| format!("trace sink: {error}"))?;
-    opened.attendants.push(Attendant { socket, duty });
+    opened.attendants.push(Attendant { socket, duty, file });
     Ok(())
 }
 
 /// Runs a process that attends to a sink, until the kernel closes its end.
-pub fn serve(socket: OwnedFd, duty: OwnedFd) -> io::Result<()> {
+pub fn serve(socket: OwnedFd, duty: OwnedFd, file: Option<OwnedFd>) -> io::Result<()> {
     // Not to be ended together with the command line, from its terminal.
     let _ = rustix::process::setsid();
     let mut text = String::new();
@@ -156,5 +172,10 @@ pub fn serve(socket: OwnedFd, duty: OwnedFd) -> io::Result<()> {
     match serde_json::from_str(&text)? {
         Duty::Remote { endpoint } => remote::serve(&socket, &endpoint),
         Duty::File { path, max_size, max_files } => file::serve(&socket, path, max_size, max_files),
+        Duty::Decisions { log, key } => {
+            let file = file.ok_or_else(|| io::Error::other("the log of decisions is missing"))?;
+            decisions::serve(&socket, file, key.as_deref(), &log)
+        }
+        Duty::Ask { asked } => asking::serve(&socket, &asked),
     }
 }

@@ -1,0 +1,267 @@
+//! The log of a policy's decisions: packets of the kernel become lines that show changes.
+//!
+//! The command line begins the log ([`begin`]), so that it can say what is wrong with it. The process that lives as long
+//! as the session ([`serve`]) appends, and signs at the end. Both hold one lock on the file (flock(2)): no other writer
+//! can get between. A packet is bounded and may be garbage, which then is a line of its own.
+
+use crate::file::Reader;
+use decision_log::{Entry, Fault, Key, Start, Tail, Writer};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
+use std::fs::File;
+use std::io::{self, BufReader, Seek};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use trace_wire::packet::HEADER;
+
+/// Longest decision in bytes of JSON.
+const MAX_DECISION: usize = 256 << 10;
+
+/// Nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// Begins a log, or goes on with one that has no end. The file is locked.
+pub(crate) fn begin(path: &Path, start: Start) -> io::Result<OwnedFd> {
+    // Read to check what there is. A link is not followed: others may write to the directory.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = match open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o600)) {
+        Err(rustix::io::Errno::LOOP) => return Err(io::Error::other("a symbolic link; name the file")),
+        opened => File::from(opened?),
+    };
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("not a regular file"));
+    }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(io::Error::other("another policy writes to it; name another file"));
+        }
+        locked => locked?,
+    }
+    match file.metadata()?.len() {
+        0 => Writer::start(&file, start)?,
+        _ => resumed(&file)?,
+    };
+    Ok(file.into())
+}
+
+/// What there is, up to which a writer goes on.
+fn tail(mut file: &File) -> io::Result<Tail> {
+    file.rewind()?;
+    Tail::read(BufReader::new(file)).map_err(|fault| match fault {
+        Fault::Unreadable(error) => error,
+        Fault::Ended => io::Error::other("the log has its end already; name another file"),
+        other => io::Error::other(format!("not a log that can go on: {other}")),
+    })
+}
+
+fn resumed(file: &File) -> io::Result<Writer<&File>> {
+    let tail = tail(file)?;
+    Writer::resume(file, &tail, now())
+}
+
+/// Appends what comes from the kernel, and the end with its signature.
+pub(crate) fn serve(socket: &OwnedFd, file: OwnedFd, key: Option<&str>, path: &Path) -> io::Result<()> {
+    let file = File::from(file);
+    let key = key.map(Key::from_pem).transpose().map_err(io::Error::other)?;
+    let writer = Some(Writer::behind(&file, &tail(&file)?));
+    let mut log = Log { file: &file, writer, missing: 0 };
+    let mut reader = Reader::new();
+    let mut dropped = 0;
+    while let Some(packet) = reader.next(socket)? {
+        let Some((header, decision)) = packet.split_at_checked(HEADER) else {
+            log.tell(&unreadable("a packet without a header"), path);
+            continue;
+        };
+        let so_far = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+        log.missing += u64::from(so_far.wrapping_sub(dropped));
+        dropped = so_far;
+        // A packet without a decision only brings the count.
+        let told = if decision.is_empty() { None } else { Some(read(decision)) };
+        match told {
+            Some(entry) => log.tell(&entry, path),
+            None => log.tell_missing(path),
+        }
+    }
+    log.tell_missing(path);
+    if let Some(writer) = log.writer.take() {
+        writer.finish(now(), key.as_ref())?;
+    }
+    file.sync_all()
+}
+
+/// A decision, or a line that says that it is none.
+fn read(json: &[u8]) -> Entry {
+    if json.len() > MAX_DECISION {
+        return unreadable("a decision that is too long");
+    }
+    match serde_json::from_slice::<Entry>(json) {
+        Ok(entry) => entry,
+        Err(error) => unreadable(&format!("a packet that is no decision: {error}")),
+    }
+}
+
+fn unreadable(why: &str) -> Entry {
+    Entry { time_ns: now(), action: "unreadable".into(), answer: Some(why.into()), ..Entry::default() }
+}
+
+/// The log, and what it does not have.
+struct Log<'a> {
+    file: &'a File,
+    /// Nothing after a write that failed, until the log could be resumed.
+    writer: Option<Writer<&'a File>>,
+    /// Decisions that were made and are not in the log.
+    missing: u64,
+}
+
+impl Log<'_> {
+    fn tell(&mut self, entry: &Entry, path: &Path) {
+        self.tell_missing(path);
+        if self.missing > 0 || !self.append(entry, path) {
+            self.missing += 1;
+        }
+    }
+
+    fn tell_missing(&mut self, path: &Path) {
+        if self.missing > 0 {
+            let gap = Entry {
+                time_ns: now(),
+                action: "missing".into(),
+                missing: Some(self.missing),
+                ..Entry::default()
+            };
+            if self.append(&gap, path) {
+                self.missing = 0;
+            }
+        }
+    }
+
+    /// False when the file does not take it. The next one tries again, behind what there is of a line.
+    fn append(&mut self, entry: &Entry, path: &Path) -> bool {
+        let done = match self.writer.take() {
+            Some(writer) => Ok(writer),
+            None => resumed(self.file),
+        };
+        let done = done.and_then(|mut writer| {
+            writer.append(entry)?;
+            Ok(writer)
+        });
+        match done {
+            Ok(writer) => self.writer = Some(writer),
+            Err(error) => {
+                if self.missing == 0 {
+                    log::error!("log of decisions {}: {error}", path.display());
+                }
+            }
+        }
+        self.writer.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decision_log::{Signature, verify};
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+    use std::path::PathBuf;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Dir {
+            let dir = std::env::temp_dir().join(format!("ringfence-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&dir).unwrap();
+            Dir(dir)
+        }
+
+        fn log(&self) -> PathBuf {
+            self.0.join("log")
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn start() -> Start {
+        Start::new("box", b"rules: []", 1)
+    }
+
+    fn packet(dropped: u32, text: &str) -> Vec<u8> {
+        let mut packet = vec![8, 0, 0, 0];
+        packet.extend_from_slice(&dropped.to_le_bytes());
+        packet.extend_from_slice(text.as_bytes());
+        packet
+    }
+
+    fn written(dir: &Dir, packets: &[Vec<u8>], key: Option<&str>) -> String {
+        let file = begin(&dir.log(), start()).unwrap();
+        let (kernel, ours) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        for packet in packets {
+            send(&kernel, packet, SendFlags::NOSIGNAL).unwrap();
+        }
+        drop(kernel);
+        serve(&ours, file, key, &dir.log()).unwrap();
+        std::fs::read_to_string(dir.log()).unwrap()
+    }
+
+    #[test]
+    fn decisions_and_gaps_and_garbage_become_a_whole_log() {
+        let dir = Dir::new("decisions");
+        let key = Key::from_seed(&[3; 32]);
+        let decision = r#"{"point":"file/open","action":"deny","path":"/a"}"#;
+        let packets = [
+            packet(0, decision),
+            packet(5, decision),
+            packet(5, "{"),
+            packet(5, "x\u{1b}"),
+            vec![1],
+            packet(6, ""),
+        ];
+        let text = written(&dir, &packets, Some(&key.to_pem().unwrap()));
+        let lines: Vec<&str> = text.lines().collect();
+        let has = |line: usize, part: &str| assert!(lines[line].contains(part), "{}", lines[line]);
+        has(1, "\"path\":\"/a\"");
+        has(2, "\"missing\":5");
+        has(3, "\"path\":\"/a\"");
+        has(4, "no decision");
+        has(5, "no decision");
+        has(6, "without a header");
+        has(7, "\"missing\":1");
+        let report = verify(text.as_bytes(), Some(&key.public())).unwrap();
+        assert_eq!((report.lines, report.decisions, report.missing), (9, 5, 6));
+        assert_eq!(report.signature, Signature::Good(key.public().id()));
+    }
+
+    #[test]
+    fn a_log_goes_on_without_its_end_only() {
+        let dir = Dir::new("resume");
+        let file = begin(&dir.log(), start()).unwrap();
+        let error = begin(&dir.log(), start()).unwrap_err().to_string();
+        assert!(error.contains("another policy writes to it"), "{error}");
+        drop(file);
+        let text = written(&dir, &[], None);
+        let report = verify(text.as_bytes(), None).unwrap();
+        assert_eq!((report.lines, report.resumed), (3, 1));
+        let error = begin(&dir.log(), start()).unwrap_err().to_string();
+        assert!(error.contains("has its end already"), "{error}");
+    }
+
+    #[test]
+    fn other_files_are_left_alone() {
+        let dir = Dir::new("kinds");
+        let other = dir.0.join("other");
+        std::fs::write(&other, "text\n").unwrap();
+        std::os::unix::fs::symlink(&other, dir.0.join("link")).unwrap();
+        for path in
+            [other.clone(), dir.0.join("link"), "/dev/null".into(), dir.0.clone(), dir.0.join("no/log")]
+        {
+            assert!(begin(&path, start()).is_err(), "{}", path.display());
+        }
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "text\n");
+    }
+}
