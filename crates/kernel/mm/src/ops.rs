@@ -67,7 +67,8 @@ pub struct Mm {
     /// How to take back a change that waits for the resume, and whether there is one.
     pub(crate) undo: Mutex<Option<Undo>, { rank::MM_MAP }>,
     pub(crate) unsettled: AtomicBool,
-    image: Mutex<ImageInfo, { rank::MM_MAP }>,
+    /// Read under locks of all kinds, of a directory for one: a policy is told the program.
+    image: Mutex<ImageInfo, { rank::LEAF }>,
     /// Thread groups that use it.
     pub users: Users,
     /// PR_SET_DUMPABLE.
@@ -157,7 +158,12 @@ impl Mm {
 
     /// Changes what execve(2) recorded.
     pub fn set_image(&self, f: impl FnOnce(&mut ImageInfo)) {
-        f(&mut self.image.lock());
+        let mut image = self.image.lock();
+        // The end of an open file takes locks: not here.
+        let old = image.clone();
+        f(&mut image);
+        drop(image);
+        drop(old);
     }
 
     /// True when a queued copy to this range will not fault unless the guest changes its mappings meanwhile.
