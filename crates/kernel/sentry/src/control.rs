@@ -240,6 +240,10 @@ impl Running for Control {
         crate::figures::all(&self.kernel, &self.container)
     }
 
+    fn describe(&self) -> String {
+        crate::describe::threads(&self.kernel)
+    }
+
     fn trace(&self, on: bool) {
         self.kernel.set_strace(on);
     }

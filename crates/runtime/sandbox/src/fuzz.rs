@@ -81,6 +81,10 @@ fn conversation(messages: &[Message<'_>]) -> io::Result<(Channel, Channel)> {
 struct Nobody;
 
 impl Running for Nobody {
+    fn describe(&self) -> String {
+        String::new()
+    }
+
     fn start(&self) -> Result<(), StartError> {
         Ok(())
     }
