@@ -257,6 +257,61 @@ def test_debug_actions():
     RF.wait_for(lambda: json.loads(RF("state", "x").stdout)["status"] == "stopped")
 
 
+MISSING = """
+import ctypes, fcntl, os, socket, time
+libc = ctypes.CDLL(None)
+def refused(call, *args):
+    try:
+        call(*args)
+    except OSError:
+        return
+    raise AssertionError(args)
+libc.syscall(323, 0)
+libc.prctl(9999, 0, 0, 0, 0)
+s = socket.socket()
+for i in range(3):
+    refused(s.setsockopt, 1, 9999, 1)
+refused(fcntl.ioctl, s.fileno(), 0x12345678)
+refused(fcntl.fcntl, s.fileno(), 9999)
+refused(socket.socket, 40, 1)
+refused(open, "/proc/self/nosuch")
+refused(os.stat, "/sys/kernel/nosuch")
+# What is there, and what every program asks, is no news.
+os.isatty(s.fileno())
+os.stat("/proc/self/status")
+refused(os.stat, "/proc/999999")
+print("done", flush=True)
+time.sleep(100)
+"""
+
+
+@with_container("python3", "-c", MISSING)
+def test_coverage():
+    def report():
+        return json.loads(succeeds("debug", "--coverage", "x"))
+
+    RF.wait_for(lambda: "/sys" in str(report()) or "sysfs" in str(report()))
+    found = report()
+    check((found["container"], found["host"]), ("x", os.uname().release))
+    missing = {kind: {e["what"]: e["count"] for e in entries} for kind, entries in found["missing"].items()}
+    check(missing["system calls"]["userfaultfd (323)"], 1)
+    check(missing["prctl options"], {"9999 (0x0)": 1})
+    check(missing["socket options"], {"setsockopt level 1, option 9999": 3})
+    check(missing["ioctls"]["0x12345678 of a socket"], 1)
+    check(missing["fcntl commands"], {"9999 (0x0)": 1})
+    check(missing["sockets"]["family 40, type 1, protocol 0"], 1)
+    files = missing["files"]
+    assert [name for name in files if name.startswith("proc: nosuch ")], files
+    assert [name for name in files if name.startswith("sysfs: nosuch in directory kernel")], files
+    assert not [name for name in files if "999999" in name or ": status " in name], files
+    assert "0x5401" not in str(missing["ioctls"]), missing["ioctls"]
+    path = RF.dir("coverage") + "/report.json"
+    check(succeeds("debug", "--coverage", "--out", path, "x"), "")
+    check(json.load(open(path))["missing"]["prctl options"], [{"what": "9999 (0x0)", "count": 1}])
+    one_line(RF("debug", "--out", path, "x"), 2, "--coverage")
+    one_line(RF("debug", "--coverage", "nosuch"), 128, "nosuch")
+
+
 def crashed(signo, *flags, background=False):
     """Ends the kernel of a container by a signal; what the command line says, and the report."""
     state = RF.dir("crash")
