@@ -1,6 +1,6 @@
 """Flags and commands, those of runsc too: each does what it says, is without effect and says so, or is refused."""
 
-import csv, io, json, os, signal, subprocess
+import csv, io, json, os, signal, subprocess, time
 
 from expect import check, one_line
 from results import need_root
@@ -254,6 +254,123 @@ def test_debug_actions():
     one_line(RF("debug", "--signal", "NONE", "x"), 128, "NONE")
     check(succeeds("debug", "--signal", "KILL", "x"), "")
     RF.wait_for(lambda: json.loads(RF("state", "x").stdout)["status"] == "stopped")
+
+
+MISSING = """
+import ctypes, fcntl, os, socket, time
+libc = ctypes.CDLL(None)
+def refused(call, *args):
+    try:
+        call(*args)
+    except OSError:
+        return
+    raise AssertionError(args)
+libc.syscall(323, 0)
+libc.prctl(9999, 0, 0, 0, 0)
+s = socket.socket()
+for i in range(3):
+    refused(s.setsockopt, 1, 9999, 1)
+refused(fcntl.ioctl, s.fileno(), 0x12345678)
+refused(fcntl.fcntl, s.fileno(), 9999)
+refused(socket.socket, 40, 1)
+refused(open, "/proc/self/nosuch")
+refused(os.stat, "/sys/kernel/nosuch")
+# What is there, and what every program asks, is no news.
+os.isatty(s.fileno())
+os.stat("/proc/self/status")
+refused(os.stat, "/proc/999999")
+print("done", flush=True)
+time.sleep(100)
+"""
+
+
+@with_container("python3", "-c", MISSING)
+def test_coverage():
+    def report():
+        return json.loads(succeeds("debug", "--coverage", "x"))
+
+    RF.wait_for(lambda: "/sys" in str(report()) or "sysfs" in str(report()))
+    found = report()
+    check((found["container"], found["host"]), ("x", os.uname().release))
+    missing = {kind: {e["what"]: e["count"] for e in entries} for kind, entries in found["missing"].items()}
+    check(missing["system calls"]["userfaultfd (323)"], 1)
+    check(missing["prctl options"], {"9999 (0x0)": 1})
+    check(missing["socket options"], {"setsockopt level 1, option 9999": 3})
+    check(missing["ioctls"]["0x12345678 of a socket"], 1)
+    check(missing["fcntl commands"], {"9999 (0x0)": 1})
+    check(missing["sockets"]["family 40, type 1, protocol 0"], 1)
+    files = missing["files"]
+    assert [name for name in files if name.startswith("proc: nosuch ")], files
+    assert [name for name in files if name.startswith("sysfs: nosuch in directory kernel")], files
+    assert not [name for name in files if "999999" in name or ": status " in name], files
+    assert "0x5401" not in str(missing["ioctls"]), missing["ioctls"]
+    path = RF.dir("coverage") + "/report.json"
+    check(succeeds("debug", "--coverage", "--out", path, "x"), "")
+    check(json.load(open(path))["missing"]["prctl options"], [{"what": "9999 (0x0)", "count": 1}])
+    one_line(RF("debug", "--out", path, "x"), 2, "--coverage")
+    one_line(RF("debug", "--coverage", "nosuch"), 128, "nosuch")
+
+
+def crashed(signo, *flags, background=False):
+    """Ends the kernel of a container by a signal; what the command line says, and the report."""
+    state = RF.dir("crash")
+    command = ["--root", state, *flags]
+    if background:
+        argv = RF.argv([*command, "run", "--detach", "--bundle", RF.bundle("sleep", "50"), "x"])
+        quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        check(subprocess.run(argv, timeout=60, **quiet).returncode, 0)
+    else:
+        # The program says when it runs.
+        do = RF.argv([*command, "do", "sh", "-c", "echo here; exec sleep 50"])
+        child = subprocess.Popen(do, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        check(child.stdout.readline(), "here\n")
+        time.sleep(0.5)
+    (sentry,) = [pid for pid in RF.processes() if open(f"/proc/{pid}/cmdline").read().split("\0")[1:2] == ["boot"]]
+    os.kill(sentry, signo)
+    if background:
+        RF.wait_for(lambda: json.loads(RF(*command, "state", "x").stdout)["status"] == "stopped")
+        result = RF(*command, "delete", "x")
+        check(result.returncode, 0)
+        said = result.stderr
+    else:
+        said = child.communicate(timeout=60)[1]
+        check(child.returncode, 137 if signo == signal.SIGKILL else 128)
+    path = said.strip().split(" ")[-1]
+    return said, path, open(path).read() if os.path.isabs(path) else None
+
+
+def test_report_of_a_crash():
+    said, path, report = crashed(signal.SIGSEGV)
+    assert "the sentry ended with status 139; the report is in /" in said, said
+    assert "@crashes/ringfence-crash-" in path and os.stat(path).st_mode & 0o777 == 0o600, path
+    for text in ("Ringfence crash report\n", "\ncause: signal 11 (SIGSEGV)", "sent by another process\n", "\n  rip 0x"):
+        assert text in report, report
+    # The thread that died waited for the end of the container.
+    assert "container::Container::wait_finished\n" in report and " sandbox::boot::run\n" in report, report
+    assert f"host: {os.uname().release} " in report and "\nplatform: " in report, report
+    (line,) = [line.split() for line in report.splitlines() if " sleep " in line]
+    check(line[3:], ["sleep", "clock_nanosleep"])
+
+
+def test_report_of_an_abort_and_of_a_forbidden_call():
+    report = crashed(signal.SIGABRT)[2]
+    assert "cause: signal 6 (SIGABRT)" in report, report
+    # As a call that the filter does not allow.
+    report = crashed(signal.SIGSYS)[2]
+    assert "ended by signal 31 (SIGSYS): a host call that the sentry's filter does not allow" in report, report
+    # A container that is killed has not crashed.
+    said, _, report = crashed(signal.SIGKILL)
+    assert report is None and "report" not in said, said
+
+
+def test_report_of_a_crash_in_the_background():
+    said, _, report = crashed(signal.SIGSEGV, background=True)
+    assert "the kernel of container x has died: the report is in /" in said, said
+    assert "container: x\n" in report and "wait_finished\n" in report, report
+    # Beside the log, where there is one.
+    log = RF.dir("logs") + "/"
+    _, path, report = crashed(signal.SIGBUS, "--debug-log", log)
+    assert os.path.dirname(path) == os.path.normpath(log) and "(SIGBUS)" in report, path
 
 
 @with_container("sleep", "100")

@@ -217,3 +217,19 @@ TEST(loads_follow_what_runs) {
     double same = s.loads[0] / 65536.0;
     CHECK(same > one - 0.5 && same < one + 0.5);
 }
+TEST(files_in_memory_are_counted) {
+    long before = line_of("/proc/meminfo", "Shmem");
+    struct sysinfo s, t;
+    OK(sysinfo(&s));
+    int fd = SYS(open("/dev/shm/usage-test", O_RDWR | O_CREAT | O_TRUNC, 0600));
+    OK(unlink("/dev/shm/usage-test"));
+    static char block[1 << 20];
+    memset(block, 1, sizeof block);
+    for (int i = 0; i < 32; i++) CHECK_EQ(write(fd, block, sizeof block), sizeof block);
+    CHECK(line_of("/proc/meminfo", "Shmem") >= before + 30 * 1024);
+    CHECK(line_of("/proc/meminfo", "Cached") >= 30 * 1024);
+    OK(sysinfo(&t));
+    CHECK((long)(t.sharedram - s.sharedram) * t.mem_unit >= 30 * MIB);
+    close(fd);
+    CHECK(line_of("/proc/meminfo", "Shmem") < before + 16 * 1024);
+}

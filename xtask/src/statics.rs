@@ -58,6 +58,13 @@ const ALLOWED: &[Allowed] = &[
         "the host's caches, and the processors that the process may use",
     ),
     (
+        "crates/floor/hostsys/src/crash.rs",
+        "REPORT",
+        "where the process writes when it dies: handlers of signals belong to the process",
+    ),
+    ("crates/floor/hostsys/src/crash.rs", "DYING", "the thread with which the process dies"),
+    ("crates/floor/hostsys/src/crash.rs", "STATE", "how far the report of the process's death is"),
+    (
         "crates/floor/hostsys/src/inherited.rs",
         "TAKEN",
         "descriptors that the process was started with are taken once",

@@ -351,7 +351,7 @@ pub(crate) enum Command {
     Policy(PolicyCommand),
     /// Change what a running sandbox logs, to its --debug-log; list its processes; profile it; signal its kernel
     #[command(
-        after_help = "Examples:\n  ringfence debug --ps box\n  ringfence debug --profile box.svg --duration 10s box\n  ringfence debug --strace all box    # to the file that --debug-log named"
+        after_help = "Examples:\n  ringfence debug --ps box\n  ringfence debug --profile box.svg --duration 10s box\n  ringfence debug --coverage --out report.json box\n  ringfence debug --strace all box    # to the file that --debug-log named"
     )]
     Debug(Debug),
     /// Watch what the programs of a sandbox do

@@ -135,7 +135,8 @@ fn internal_role() -> Option<ExitCode> {
         role::BOOT => {
             sandbox::logging::start(format, None);
             let take = hostsys::inherited::take;
-            take(3).and_then(|channel| sandbox::boot::run(channel, take(4)?))
+            let build = profile::own_build_id();
+            take(3).and_then(|channel| sandbox::boot::run(channel, take(4)?, take(5)?, build.as_deref()))
         }
         _ => return None,
     };
@@ -158,5 +159,5 @@ fn inherited_by_member() -> std::io::Result<sandbox::member::Inherited> {
 fn inherited_by_init(format: sandbox::logging::Format) -> std::io::Result<sandbox::init::Inherited> {
     let take = hostsys::inherited::take;
     let (channel, exe, gofer, life, alive) = (take(3)?, take(4)?, take(5)?, take(6)?, take(7)?);
-    Ok(sandbox::init::Inherited { channel, exe, gofer, life, alive, format })
+    Ok(sandbox::init::Inherited { channel, exe, gofer, life, alive, crash: take(8)?, format })
 }

@@ -8,6 +8,8 @@ use clap::{Args, ValueEnum};
 use hostsys::signals::SignalFd;
 use lifecycle::{Error, Result, Settings, debug};
 use profile::{Profile, Request};
+use spec::Refusal;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,6 +44,12 @@ pub(crate) struct Debug {
     /// Samples in a second, on each processor
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=i64::from(profile::MAX_FREQUENCY)), default_value_t = 99)]
     pub(crate) frequency: u32,
+    /// Write what the programs of the sandbox asked for and did not get, as JSON: system calls, options and files that are missing
+    #[arg(long)]
+    pub(crate) coverage: bool,
+    /// File for --coverage [default: standard output]
+    #[arg(long, value_name = "FILE", requires = "coverage")]
+    pub(crate) out: Option<PathBuf>,
     /// The container's name
     pub(crate) id: String,
 }
@@ -66,8 +74,8 @@ pub(crate) enum Strace {
 
 pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
     let nothing = args.log_level.is_none() && args.strace.is_none() && args.signal.is_none();
-    if nothing && !args.ps && args.profile.is_none() {
-        let text = "say what to do: --ps, --log-level, --strace, --profile or --signal";
+    if nothing && !args.ps && !args.coverage && args.profile.is_none() {
+        let text = "say what to do: --ps, --log-level, --strace, --profile, --coverage or --signal";
         return Err(Error::with_status(USAGE_ERROR, text));
     }
     let signal = args.signal.as_deref().map(parse_signal).transpose()?;
@@ -81,6 +89,9 @@ pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
     }
     if let Some(path) = &args.profile {
         write_profile(settings, args, path)?;
+    }
+    if args.coverage {
+        write_coverage(settings, args)?;
     }
     signal.map_or(Ok(()), |signo| debug::signal_sentry(settings, &args.id, signo))
 }
@@ -111,6 +122,23 @@ fn write_profile(settings: &Settings, args: &Debug, path: &Path) -> Result<()> {
         profile.sentry,
         profile.took.as_secs_f64()
     ))
+}
+
+/// One file for a report: what was asked for and is not there, by kind, and the versions.
+fn write_coverage(settings: &Settings, args: &Debug) -> Result<()> {
+    let mut kinds: BTreeMap<String, Vec<serde_json::Value>> = BTreeMap::new();
+    for Refusal { kind, what, count } in debug::refusals(settings, &args.id)? {
+        kinds.entry(kind).or_default().push(serde_json::json!({ "what": what, "count": count }));
+    }
+    let text = serde_json::to_string_pretty(&serde_json::json!({
+        "container": args.id,
+        "version": env!("CARGO_PKG_VERSION"),
+        "host": rustix::system::uname().release().to_string_lossy(),
+        "missing": kinds,
+    }))?;
+    let Some(path) = &args.out else { return say(text) };
+    let wrong = |error| format!("{}: {error}", path.display());
+    Ok(Output::open(path).map_err(wrong)?.write(&format!("{text}\n")).map_err(wrong)?)
 }
 
 fn title(id: &str, profile: &Profile) -> String {

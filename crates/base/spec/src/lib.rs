@@ -20,7 +20,8 @@ pub use descriptors::FdIndex;
 pub use mount::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType};
 pub use network::{Capture, Interface, Interfaces, Network, Route};
 pub use process::{
-    CapabilitySets, ProcessInfo, ProcessSpec, RlimitSpec, SchedulerSpec, SeccompFilter, Target, WindowSize,
+    CapabilitySets, ProcessInfo, ProcessSpec, Refusal, RlimitSpec, SchedulerSpec, SeccompFilter, Target,
+    WindowSize,
 };
 pub use sandbox::{DeviceKind, DeviceRule, DeviceSpec, PlatformName, RootSpec, SandboxSpec, TraceSpec};
 pub use start_error::{StartError, StartErrorKind};

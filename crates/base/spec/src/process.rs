@@ -113,6 +113,17 @@ pub enum Target {
     All,
 }
 
+/// A request of programs that was refused because it is not supported, and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What was asked for.
+    pub kind: String,
+    /// Which one.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+}
+
 /// One process of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessInfo {

@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod cpu;
+pub mod crash;
 pub mod fanotify;
 pub mod figures;
 pub mod fs;

@@ -7,6 +7,7 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use rights::Perm;
 use std::sync::Arc;
+use task::Asked;
 use vfs::attach::Attachments;
 use vfs::{
     Caller, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile,
@@ -105,6 +106,17 @@ impl Inode for Node {
     }
 }
 
+impl Node {
+    /// Notes a file that there is not. Numbers are of processes, threads and descriptors.
+    fn note_missing(&self, name: &[u8]) {
+        if !name.iter().all(u8::is_ascii_digit) {
+            let (kind, dir) = (self.fs.fs_type.name(), self.entry.name);
+            let what = format!("{kind}: {} in directory {dir}", String::from_utf8_lossy(name));
+            self.fs.kernel.coverage.note(Asked::File, what);
+        }
+    }
+}
+
 impl DirInode for Node {
     fn stays_empty(&self) -> bool {
         matches!(self.entry.what, What::Dir([], None))
@@ -122,8 +134,14 @@ impl DirInode for Node {
             return Ok(self.child(self.table_child(e))?);
         }
         match names {
-            Some(n) => Ok(self.child(n.find(&at, name)?)?),
-            None => Err(Errno::ENOENT),
+            Some(n) => {
+                let found = n.find(&at, name).inspect_err(|_| self.note_missing(name))?;
+                Ok(self.child(found)?)
+            }
+            None => {
+                self.note_missing(name);
+                Err(Errno::ENOENT)
+            }
         }
     }
     fn create(

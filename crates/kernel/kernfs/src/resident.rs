@@ -27,7 +27,7 @@ fn most_resident(mm: &Mm) -> ResidentPages {
     })
 }
 
-/// Bytes of memory in use by processes, and how many of them are files' and shared.
+/// Bytes of memory in use by processes and files in memory, and how many of them are files' and shared.
 pub fn memory_used(k: &Kernel) -> (u64, u64) {
     let mut seen = HashSet::new();
     let tasks = k.groups().into_iter().filter_map(|group| group.any_thread());
@@ -39,5 +39,7 @@ pub fn memory_used(k: &Kernel) -> (u64, u64) {
     };
     let (total, shared) =
         all.iter().fold((0, 0), |(total, shared), r| (total + r.total, shared + r.shared.min(r.total)));
-    (total * PAGE_SIZE, shared * PAGE_SIZE)
+    // Files in memory are resident in the processes that map them, too.
+    let files = (shared * PAGE_SIZE).max(k.memory.bytes());
+    ((total - shared) * PAGE_SIZE + files, files)
 }

@@ -169,6 +169,7 @@ fn meminfo(at: &At) -> Result<Vec<u8>> {
     let used = l.memory_max().and_then(|_| l.memory_current()).unwrap_or(used);
     let used = (used / 1024).min(total);
     let cached = (shared / 1024).min(used);
+    let shmem = (k.memory.bytes() / 1024).min(cached);
     let anon = used - cached;
     let free = total - used;
     let avail = free + cached;
@@ -195,7 +196,7 @@ fn meminfo(at: &At) -> Result<Vec<u8>> {
         ("Writeback", 0),
         ("AnonPages", anon),
         ("Mapped", cached),
-        ("Shmem", 0),
+        ("Shmem", shmem),
         ("KReclaimable", 0),
         ("Slab", 0),
         ("SReclaimable", 0),

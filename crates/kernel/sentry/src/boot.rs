@@ -38,7 +38,7 @@ pub fn run(
     let limits = limits(&spec, &mut fds)?;
     let (kernel, calls) = wire::kernel(&spec, host, limits, network.gofer)?;
     capture(&kernel, &spec, &mut fds)?;
-    let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher);
+    let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher, calls.clone());
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
     for traced in spec.trace.clone() {
         let its = traced.fds.iter().map(|index| fds.take(*index)).collect::<Result<_, _>>()?;

@@ -17,7 +17,7 @@ use lock_order::Mutex;
 use metrics::Sample;
 use mounts::{FsContext, FsView};
 use overlay_diff::Purpose;
-use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
+use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -238,6 +238,14 @@ impl Running for Control {
 
     fn metrics(&self) -> Vec<Sample> {
         crate::figures::all(&self.kernel, &self.container)
+    }
+
+    fn refusals(&self) -> Vec<Refusal> {
+        crate::describe::refusals(&self.kernel, &self.pod.calls)
+    }
+
+    fn describe(&self) -> String {
+        crate::describe::threads(&self.kernel)
     }
 
     fn trace(&self, on: bool) {

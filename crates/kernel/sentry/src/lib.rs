@@ -10,6 +10,7 @@ mod build;
 mod console;
 mod control;
 mod copy_up;
+mod describe;
 mod errors;
 mod fds;
 mod figures;

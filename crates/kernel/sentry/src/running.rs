@@ -2,7 +2,7 @@
 
 use metrics::Sample;
 use overlay_diff::Purpose;
-use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
+use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use trace_wire::session::{Session, Status};
@@ -24,6 +24,10 @@ pub trait Running: Send + Sync {
     fn processes(&self) -> Vec<ProcessInfo>;
     /// The figures of the container; those of the sandbox as well for the container that the sandbox began with.
     fn metrics(&self) -> Vec<Sample>;
+    /// What programs of the sandbox asked for and did not get.
+    fn refusals(&self) -> Vec<Refusal>;
+    /// The threads of the sandbox for the report of a crash: takes no lock that may be held.
+    fn describe(&self) -> String;
     /// Says how many mappings the host lets the sentry have, which bounds the number of guest threads.
     fn bound_tasks(&self, mappings: u64);
     /// Unmaps files of the image that have not been read since the last call; true when some are still mapped.

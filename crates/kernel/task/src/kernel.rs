@@ -1,6 +1,7 @@
 //! The kernel object: what all tasks of a sandbox share.
 
 use crate::bandwidth_timer::BandwidthTimer;
+use crate::coverage::Coverage;
 use crate::current::Current;
 use crate::host_figures::HostFigures;
 use crate::late_kills::LateKills;
@@ -140,6 +141,8 @@ pub struct Kernel {
     pub memory: Arc<tmpfs::MemFiles>,
     /// What the host counts of the sandbox's processes.
     pub figures: HostFigures,
+    /// What programs asked for and did not get.
+    pub coverage: Coverage,
     /// Files of memfd_create(2) and its like.
     pub memfds: Arc<tmpfs::Memfds>,
     /// Protocol families of socket(2).
@@ -262,6 +265,7 @@ impl Kernel {
             cred_serials: AtomicU64::new(0),
             memory,
             figures,
+            coverage: Coverage::default(),
             memfds,
             families,
             keys: keys::Keys::new(clock),

@@ -1,6 +1,7 @@
 //! `create`: a container that is set up and waits for `start`. `run` begins the same way.
 
 use crate::caller::PassedFd;
+use crate::crash::CrashFile;
 use crate::directory::{self, Claim, SOCKET};
 use crate::groups::Groups;
 use crate::network::Outward;
@@ -82,6 +83,8 @@ pub(crate) struct NewContainer {
     pub(crate) hooks: Hooks,
     /// The user's terminal, in the foreground.
     pub(crate) console: Option<OwnedFd>,
+    /// Where the sandbox's kernel writes when it dies.
+    pub(crate) crash: CrashFile,
 }
 
 impl NewContainer {
@@ -178,11 +181,16 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     // A caller that stays watches the terminal itself.
     let elsewhere = console.as_ref().filter(|_| socket.is_some()).map(AsFd::as_fd);
     let log = sandbox_log::open(settings, &options.id, purpose.command(), !purpose.is_foreground())?;
+    let crash = match purpose.is_foreground() {
+        true => CrashFile::without_name(settings, &options.id),
+        false => CrashFile::of(settings, &options.id, claim.container()),
+    }?;
     let sandbox = {
         let entrances = groups.entrances();
         let mut join = |pid: i32| groups.join(pid);
         let handles = HostHandles {
             alive: Some(claim.alive()),
+            crash: crash.fd(),
             groups: &entrances,
             joined: &mut join,
             network: network.as_ref().map(AsFd::as_fd),
@@ -210,7 +218,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
     let console = console.filter(|_| socket.is_none());
-    Ok(NewContainer { sandbox, groups, stores, write_back, attendants, claim, record, hooks, console })
+    Ok(NewContainer { sandbox, groups, stores, write_back, attendants, claim, record, hooks, console, crash })
 }
 
 /// Reads the bundle and completes it with what comes from elsewhere: the sandbox to join, names, limits.

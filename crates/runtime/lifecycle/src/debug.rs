@@ -4,7 +4,7 @@ use crate::find::connect;
 use crate::ps::{self, running};
 use crate::{Result, Settings, pod};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use spec::ProcessInfo;
+use spec::{ProcessInfo, Refusal};
 
 /// Fails when the container does not run.
 pub fn check_runs(settings: &Settings, id: &str) -> Result<()> {
@@ -14,6 +14,11 @@ pub fn check_runs(settings: &Settings, id: &str) -> Result<()> {
 /// The processes of a container, whether it is paused or not.
 pub fn processes(settings: &Settings, id: &str) -> Result<Vec<ProcessInfo>> {
     Ok(connect(&running(settings, id)?.0)?.processes()?)
+}
+
+/// What programs of the container's sandbox asked for and did not get.
+pub fn refusals(settings: &Settings, id: &str) -> Result<Vec<Refusal>> {
+    Ok(connect(&running(settings, id)?.0)?.refusals()?)
 }
 
 /// Changes what the container's sentry logs.

@@ -1,5 +1,6 @@
 //! `delete`: removes everything that belongs to a container, in any state.
 
+use crate::crash::CrashFile;
 use crate::directory::{self, Container, Lock};
 use crate::record::{Record, Status};
 use crate::{Result, Settings, groups, kill, run_hooks, weights};
@@ -39,6 +40,9 @@ pub fn delete(settings: &Settings, id: &str, force: bool) -> Result<()> {
         Err(error) => {
             return Err(format!("state of container {id:?}: {error}; remove it with delete --force").into());
         }
+    }
+    if let Some(crash) = CrashFile::left_by(settings, id, &container) {
+        log::warn!("the kernel of container {id} has died: {}", crash.advice());
     }
     container.remove()?;
     if let Some((hooks, state)) = ended {

@@ -7,6 +7,8 @@
 //!         alive          held by the container's pid 1; afterwards holds the exit status
 //!         control.sock   leads to the sentry
 //!         policies.json  what policies were loaded from, for `policy reload`
+//!         crash          what the sentry wrote when it died, otherwise empty
+//! ROOT/@crashes          such reports, kept
 //! ```
 //!
 //! Locks are flock(2)s, which the kernel frees however their holder ends. So no process has to report the end of a

@@ -1,5 +1,6 @@
 //! Containers that end with the command that started them.
 
+use crate::crash::CrashFile;
 use crate::{Error, Result};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;
@@ -27,6 +28,7 @@ pub(crate) fn attend(
     sandbox: Sandbox,
     signals: &SignalFd,
     console: Option<&OwnedFd>,
+    crash: &CrashFile,
     on_start: impl FnMut(),
 ) -> Result<u8> {
     let _raw = console.map(RawMode::enter).transpose()?;
@@ -34,7 +36,7 @@ pub(crate) fn attend(
         Outcome::Exited(status) => Ok(status),
         Outcome::NotStarted(error) => Err(Error::not_started(error)),
         Outcome::Lost(how) => {
-            Err(format!("the sandbox ended unexpectedly: {how}; run again with --debug to see why").into())
+            Err(format!("the sandbox ended unexpectedly: {how}; {}", crash.advice()).into())
         }
     }
 }

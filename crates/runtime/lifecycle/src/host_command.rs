@@ -1,5 +1,6 @@
 //! `do`: a container in the foreground that has no state on disk, unless a metric server is to see it.
 
+use crate::crash::CrashFile;
 use crate::directory::{Claim, SOCKET};
 use crate::groups::Groups;
 use crate::network::Outward;
@@ -106,7 +107,9 @@ pub fn run_host_command(
     let entrances = groups.entrances();
     let join = &mut |pid| groups.join(pid);
     let alive = watched.as_ref().map(|watched| watched.claim.alive());
-    let handles = HostHandles { alive, groups: &entrances, joined: join, network: None, net_gofer };
+    let crash = CrashFile::without_name(settings, &prepared.spec.id)?;
+    let handles =
+        HostHandles { alive, crash: crash.fd(), groups: &entrances, joined: join, network: None, net_gofer };
     let limited = caller::limit_descriptors(settings)?;
     let sandbox = launch(&log, id_maps::mapping(settings, &prepared)?, handles)?;
     drop(limited);
@@ -124,7 +127,7 @@ pub fn run_host_command(
         watched.runs()?;
     }
     let expired = limits.timeout.map(|time| expire(time, sandbox.pid())).transpose()?;
-    let status = foreground::attend(sandbox, signals, console.as_ref(), || {});
+    let status = foreground::attend(sandbox, signals, console.as_ref(), &crash, || {});
     if let Some(changes) = changes {
         match changes.join() {
             Ok(Ok(())) => {}

@@ -12,6 +12,7 @@
 
 mod caller;
 mod capture;
+mod crash;
 mod create;
 pub mod debug;
 mod delete;

@@ -33,6 +33,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
         attendants,
         groups,
         sandbox,
+        crash,
     } = {
         let mut container = set_up(settings, &options.create, Purpose::RunInForeground)?;
         if let Some(file) = &options.create.pid_file {
@@ -47,7 +48,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
     };
     sandbox.start()?;
     let pid = sandbox.pid();
-    let outcome = foreground::attend(sandbox, &signals, console.as_ref(), || {
+    let outcome = foreground::attend(sandbox, &signals, console.as_ref(), &crash, || {
         record.state.status = Status::Running;
         record.state.pid = pid;
         if let Err(error) = claim.container().write(&record) {

@@ -212,6 +212,21 @@ fn own_symbols(file: &File) -> Option<File> {
         .find_map(|place| regular(openat(CWD, place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?))
 }
 
+/// The functions at these addresses of this program, counted from its first byte.
+pub fn own_functions(addresses: &[u64]) -> Vec<Option<String>> {
+    let Ok(file) = File::open("/proc/self/exe") else { return Vec::new() };
+    let left = Cell::new(MAX_READ);
+    let symbols = own_symbols(&file);
+    let symbols = symbols.as_ref().map(|file| Limited { file, left: &left });
+    symbols::names_at(&Limited { file: &file, left: &left }, symbols.as_ref(), addresses)
+}
+
+/// The build ID of this program, in hexadecimal.
+pub fn own_build_id() -> Option<String> {
+    let file = File::open("/proc/self/exe").ok()?;
+    symbols::build_id(&Limited { file: &file, left: &Cell::new(MAX_READ) })
+}
+
 /// Where the symbols of the program of this path may be.
 fn places_of_symbols(path: &[u8]) -> Vec<Vec<u8>> {
     let beside = [path, b".debug"].concat();

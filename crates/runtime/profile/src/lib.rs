@@ -25,6 +25,7 @@ mod tests;
 mod unwind;
 mod world;
 
+pub use files::{own_build_id, own_functions};
 pub use sample::{Request, take};
 pub use stacks::{Kind, Label, Profile};
 

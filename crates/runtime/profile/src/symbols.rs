@@ -103,13 +103,31 @@ pub(crate) fn names<S: Source>(source: &S, symbols: Option<&S>, offsets: &[u64])
     found
 }
 
+/// The same for addresses that the file gives its program, before it is moved.
+pub(crate) fn names_at<S: Source>(source: &S, symbols: Option<&S>, addresses: &[u64]) -> Vec<Option<String>> {
+    let mut found = vec![None; addresses.len()];
+    let addresses: Vec<_> = addresses.iter().copied().map(Some).collect();
+    let _ = Image::open(source).and_then(|image| fill_at(&image, source, symbols, &addresses, &mut found));
+    found
+}
+
+/// The build ID in hexadecimal.
+pub(crate) fn build_id(source: &impl Source) -> Option<String> {
+    let (_, note) = Image::open(source)?.section(source, BUILD_ID)?;
+    // Three numbers, the owner "GNU" and a zero, then the ID.
+    let id = note.get(16..)?;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The section with the build ID.
+const BUILD_ID: &str = ".note.gnu.build-id";
+
 /// The symbol table of a file that was taken out of another one, if it is that one's: both have the same build id.
 fn apart(image: &Image, source: &impl Source, symbols: &impl Source) -> Option<(Image, SectionHeader)> {
-    const ID: &str = ".note.gnu.build-id";
     let other = Image::open(symbols)?;
-    let (_, id) = image.section(source, ID)?;
+    let (_, id) = image.section(source, BUILD_ID)?;
     let table = other.sections(symbols)?.into_iter().find(|s| s.kind == section_kind::SYMTAB)?;
-    (other.section(symbols, ID)?.1 == id).then_some((other, table))
+    (other.section(symbols, BUILD_ID)?.1 == id).then_some((other, table))
 }
 
 fn fill<S: Source>(
@@ -120,16 +138,26 @@ fn fill<S: Source>(
 ) -> Option<()> {
     let image = Image::open(source)?;
     let addresses: Vec<Option<u64>> = offsets.iter().map(|offset| image.address(*offset)).collect();
+    fill_at(&image, source, symbols, &addresses, found)
+}
+
+fn fill_at<S: Source>(
+    image: &Image,
+    source: &S,
+    symbols: Option<&S>,
+    addresses: &[Option<u64>],
+    found: &mut [Option<String>],
+) -> Option<()> {
     let sections = image.sections(source)?;
     if let Some(symbols) = symbols
-        && let Some((other, table)) = apart(&image, source, symbols)
+        && let Some((other, table)) = apart(image, source, symbols)
     {
-        let _ = from_table(symbols, &other.sections(symbols)?, &table, &addresses, found);
+        let _ = from_table(symbols, &other.sections(symbols)?, &table, addresses, found);
     }
     // What is stripped has the second table only, with the functions that others call.
     for kind in [section_kind::SYMTAB, section_kind::DYNSYM] {
         if let Some(section) = sections.iter().find(|section| section.kind == kind) {
-            let _ = from_table(source, &sections, section, &addresses, found);
+            let _ = from_table(source, &sections, section, addresses, found);
         }
     }
     Some(())

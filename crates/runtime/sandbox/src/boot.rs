@@ -41,8 +41,8 @@ const DESCRIPTORS: u32 = 8192;
 const HEAP_SLACK: usize = 8 << 20;
 
 /// Runs the sentry; `channel` leads to the command line, `figures` to pid 1, which knows what the host counts of the sandbox's
-/// processes. Returns the process's exit status.
-pub fn run(channel: OwnedFd, figures: OwnedFd) -> io::Result<i32> {
+/// processes, `crash` is the file for a report of this process's death. Returns the process's exit status.
+pub fn run(channel: OwnedFd, figures: OwnedFd, crash: OwnedFd, build: Option<&str>) -> io::Result<i32> {
     abort_on_panic();
     hostsys::heap::configure();
     let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -54,6 +54,7 @@ pub fn run(channel: OwnedFd, figures: OwnedFd) -> io::Result<i32> {
     let Some(ContainerFiles { mut fds, listener, network }) = receive(&channel)? else { return Ok(0) };
     let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC)?;
     crate::logging::set_level(spec.debug, spec.strace);
+    crate::crash::report_to(crash, &spec, build);
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
 
     raise_descriptor_limit();
@@ -133,11 +134,19 @@ fn keep_heap_small(kernel: Arc<dyn Running>) -> io::Result<()> {
     let (shortest, longest) = (Duration::from_secs(2), Duration::from_secs(64));
     let run = move || {
         let mut pause = shortest;
-        std::thread::sleep(pause);
+        let sleep = |pause| {
+            if hostsys::crash::sleep(pause) {
+                hostsys::crash::add(&kernel.describe());
+                hostsys::crash::complete();
+                // The thread that dies ends the process.
+                std::thread::sleep(longest);
+            }
+        };
+        sleep(pause);
         hostsys::heap::shrink();
         hostsys::image::forget_start();
         loop {
-            std::thread::sleep(pause);
+            sleep(pause);
             let mapped = kernel.release_idle_files();
             let busy = hostsys::heap::trim() > HEAP_SLACK || mapped;
             pause = if busy { shortest } else { (pause * 2).min(longest) };
@@ -151,6 +160,7 @@ fn abort_on_panic() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         hook(info);
+        hostsys::crash::report_panic(&info.to_string());
         std::process::abort();
     }));
 }

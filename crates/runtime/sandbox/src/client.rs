@@ -11,7 +11,7 @@ use metrics::{Figure, Sample};
 use overlay_diff::Purpose;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use spec::{Interfaces, ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
+use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, StartError, Target, WindowSize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a wait looks for signals.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Most refused requests that a sentry may tell of.
+const MAX_REFUSALS: usize = 1 << 14;
 /// Most processes that a sentry is believed to have.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -278,6 +280,24 @@ impl Client {
                     }
                 }
                 _ => return Err(invalid("unexpected event")),
+            }
+        }
+    }
+
+    /// What programs of the sandbox asked for and did not get.
+    pub fn refusals(&self) -> Result<Vec<Refusal>, Error> {
+        self.channel.send(&Request::Refusals, &[])?;
+        let mut all = Vec::new();
+        loop {
+            match self.event()? {
+                Event::Refusals { list, last } if all.len() + list.len() <= MAX_REFUSALS => {
+                    let ends = last || list.is_empty();
+                    all.extend(list);
+                    if ends {
+                        return Ok(all);
+                    }
+                }
+                _ => return Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
             }
         }
     }

@@ -24,6 +24,8 @@ const MAX_PROCESS: u64 = 8 << 20;
 const MAX_NETWORK: u64 = 8 << 20;
 /// Longest trace session in bytes.
 const MAX_SESSION: u64 = 32 << 20;
+/// Refused requests in one message: each is a line.
+const REFUSALS_AT_ONCE: usize = 50;
 /// Processes in one message.
 const PROCESSES_AT_ONCE: usize = 32;
 /// Samples in one message.
@@ -184,6 +186,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Ok(()) => continue,
                 Err(_) => return,
             },
+            Request::Refusals => match send_refusals(channel, kernel) {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
             Request::Exec { terminal } => match exec(kernel, fds, terminal) {
                 Ok(process) => {
                     drop(open);
@@ -265,6 +271,19 @@ fn send_metrics(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
         let (some, others) = rest.split_at(rest.len().min(SAMPLES_AT_ONCE));
         rest = others;
         channel.send(&Event::Metrics { samples: some.to_vec(), last: rest.is_empty() }, &[])?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn send_refusals(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
+    let all = kernel.refusals();
+    let mut rest = all.as_slice();
+    loop {
+        let (some, others) = rest.split_at(rest.len().min(REFUSALS_AT_ONCE));
+        rest = others;
+        channel.send(&Event::Refusals { list: some.to_vec(), last: rest.is_empty() }, &[])?;
         if rest.is_empty() {
             return Ok(());
         }

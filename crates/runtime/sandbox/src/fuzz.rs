@@ -81,6 +81,13 @@ fn conversation(messages: &[Message<'_>]) -> io::Result<(Channel, Channel)> {
 struct Nobody;
 
 impl Running for Nobody {
+    fn refusals(&self) -> Vec<spec::Refusal> {
+        Vec::new()
+    }
+    fn describe(&self) -> String {
+        String::new()
+    }
+
     fn start(&self) -> Result<(), StartError> {
         Ok(())
     }

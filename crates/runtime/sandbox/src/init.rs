@@ -62,13 +62,15 @@ pub struct Inherited {
     pub life: OwnedFd,
     /// The file with the lock that says that the container lives, or any other.
     pub alive: OwnedFd,
+    /// The file for a report of the sentry's death.
+    pub crash: OwnedFd,
     /// The form of the log.
     pub format: Format,
 }
 
 /// Runs pid 1. Returns the sentry's exit status, or 128 and the signal that ended it.
 pub fn run(inherited: Inherited) -> io::Result<i32> {
-    let Inherited { channel, exe, gofer, life, alive, format } = inherited;
+    let Inherited { channel, exe, gofer, life, alive, crash, format } = inherited;
     privileges::die_with_parent()?;
     let life = Channel::from_fd(life);
     // A parent that ended before that call has closed its end.
@@ -87,7 +89,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
             (None, no_other_end()?)
         }
     };
-    let fds = [stdin(), stdout(), stderr(), channel.as_fd(), asks.as_fd()];
+    let fds = [stdin(), stdout(), stderr(), channel.as_fd(), asks.as_fd(), crash.as_fd()];
     // It leaves the host's files by itself.
     let program = Program {
         exe: exe.as_fd(),
@@ -114,7 +116,10 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     life.send(&LifeMessage::Shown, &[])?;
     hostsys::heap::shrink();
     hostsys::image::forget_start();
-    let status = attend(&children, sentry.pid, &gofer, life, figures)?;
+    let (status, signal) = attend(&children, sentry.pid, &gofer, life, figures)?;
+    if let Some(text) = signal.and_then(crate::crash::end_by) {
+        let _ = rustix::io::write(&crash, text.as_bytes());
+    }
     // Only a container with a state directory has a reader for it.
     let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
     Ok(status)
@@ -133,14 +138,14 @@ pub(crate) fn hung_up(channel: &Channel) -> io::Result<bool> {
 }
 
 /// Waits for the end of the sentry, of the gofer, or of the command line while that still matters. Answers the sentry's
-/// questions meanwhile.
+/// questions meanwhile. Gives the exit status, and the signal that has ended the sentry.
 fn attend(
     children: &SignalFd,
     sentry: i32,
     gofer: &OwnedFd,
     life: Channel,
     mut figures: Option<Figures>,
-) -> io::Result<i32> {
+) -> io::Result<(i32, Option<i32>)> {
     let mut life = Some(life);
     loop {
         let mut fds = vec![PollFd::new(children, PollFlags::IN), PollFd::new(gofer, PollFlags::empty())];
@@ -163,7 +168,7 @@ fn attend(
         }
         if ready[1] {
             // Without it the container's mounts are no longer held together.
-            return Ok(128);
+            return Ok((128, None));
         }
         if is_asked && ready[asked_at] && !figures.as_ref().is_some_and(Figures::answer) {
             figures = None;
@@ -177,19 +182,20 @@ fn attend(
                     set_parent_process_death_signal(None)?;
                     let _ = channel.send(&LifeMessage::Detached, &[]);
                 }
-                _ => return Ok(128),
+                _ => return Ok((128, None)),
             }
         }
     }
 }
 
-/// Reaps every child that has ended; the sentry's status if it is among them.
-fn reap(sentry: i32) -> io::Result<Option<i32>> {
+/// Reaps every child that has ended; the sentry's status if it is among them, and the signal that ended it.
+fn reap(sentry: i32) -> io::Result<Option<(i32, Option<i32>)>> {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == sentry => {
-                let signal = status.terminating_signal().map(|signo| 128 + signo);
-                return Ok(Some(status.exit_status().or(signal).unwrap_or(128)));
+                let signal = status.terminating_signal();
+                let code = status.exit_status().or(signal.map(|signo| 128 + signo)).unwrap_or(128);
+                return Ok(Some((code, signal)));
             }
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(None),

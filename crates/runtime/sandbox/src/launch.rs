@@ -49,6 +49,8 @@ pub struct Files {
 pub struct HostHandles<'a> {
     /// The file with the lock that says that the container lives; pid 1 writes the exit status into it.
     pub alive: Option<BorrowedFd<'a>>,
+    /// The file for a report of the sentry's death.
+    pub crash: BorrowedFd<'a>,
     /// Control groups that each process of ours enters.
     pub groups: &'a Groups,
     /// Called with the ID of each process that has not entered them, before it runs anything: puts it there.
@@ -104,7 +106,7 @@ pub fn launch(log: &Sink, mapping: Mapping, handles: HostHandles<'_>) -> io::Res
     let (life, init_end) = Channel::pair()?;
     let (exe, null) = (starter.exe.try_clone()?, starter.null()?);
     let alive = handles.alive.unwrap_or(null.as_fd());
-    let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
+    let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive, handles.crash];
     let init = in_network(handles.network, |namespaces| starter.start(role::INIT, &inherited, namespaces))?;
     let (net_gofer, net_end) = match &handles.net_gofer {
         Some(wanted) => {

@@ -7,7 +7,7 @@ use crate::view::View;
 use metrics::Sample;
 use overlay_diff::Purpose;
 use serde::{Deserialize, Serialize};
-use spec::{ProcessInfo, StartError, Target, WindowSize};
+use spec::{ProcessInfo, Refusal, StartError, Target, WindowSize};
 use trace_wire::session::Status;
 
 /// From the command line to the sentry.
@@ -79,6 +79,8 @@ pub(crate) enum Request {
     Processes,
     /// Tell the figures of the container, and of the sandbox if the container is its first. Answered with [`Event::Metrics`].
     Metrics,
+    /// Send what programs asked for and did not get.
+    Refusals,
     /// Wait for the end of a process. Answered with [`Event::Exited`].
     Wait {
         /// Its id.
@@ -139,6 +141,13 @@ pub(crate) enum Event {
     Metrics {
         /// In the order in which they were read.
         samples: Vec<Sample>,
+        /// No more follow.
+        last: bool,
+    },
+    /// Some of the requests that were refused.
+    Refusals {
+        /// By kind.
+        list: Vec<Refusal>,
         /// No more follow.
         last: bool,
     },

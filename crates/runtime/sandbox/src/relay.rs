@@ -90,6 +90,7 @@ pub fn run(
                     Event::Executed { .. }
                     | Event::Processes { .. }
                     | Event::Metrics { .. }
+                    | Event::Refusals { .. }
                     | Event::WrittenBack { .. }
                     | Event::TraceSessions { .. },
                     _,

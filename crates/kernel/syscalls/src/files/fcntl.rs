@@ -10,7 +10,7 @@ use files::FdTable;
 use ipc::pipe::Pipe;
 use locks::records::{self, Kind, Owner};
 use std::sync::Arc;
-use task::{Current, SysErr, SysResult};
+use task::{Asked, Current, SysErr, SysResult};
 use vfs::OpenFile;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -93,6 +93,14 @@ const F_SETOWN_EX: i32 = 15;
 const F_GETOWN_EX: i32 = 16;
 
 pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
+    let result = command(c, fd, cmd, arg);
+    if let Err(SysErr::Errno(Errno::EINVAL)) = result {
+        c.kernel().coverage.note(Asked::Fcntl, format!("{cmd} ({arg:#x})"));
+    }
+    result
+}
+
+fn command(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
     const F_DUPFD_QUERY: i32 = 1027;
     const F_CREATED_QUERY: i32 = 1028;
     const F_RW_HINTS: std::ops::RangeInclusive<i32> = 1035..=1038;

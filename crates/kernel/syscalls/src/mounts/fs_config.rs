@@ -9,7 +9,7 @@ use abi::{Errno, Result};
 use mounts::fs_config::FsConfig;
 use mounts::fs_parameters::Value;
 use std::sync::Arc;
-use task::{Current, NamespaceCaller, SysResult};
+use task::{Asked, Current, NamespaceCaller, SysResult};
 use vfs::{FileLayer, OpenFile};
 
 const FSOPEN_CLOEXEC: u32 = 1;
@@ -45,7 +45,11 @@ pub fn fsopen(c: &mut Current, name: Ptr, flags: u32) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let name = c.read_cstr(name.0, 4096, Errno::EINVAL)?;
-    let kind = c.kernel().fs_types.find(&name)?;
+    let kind = c
+        .kernel()
+        .fs_types
+        .find(&name)
+        .inspect_err(|_| c.kernel().coverage.note_bytes(Asked::FileSystem, &name))?;
     install_config(c, FsConfig::<dyn NamespaceCaller>::new(c, kind), flags & FSOPEN_CLOEXEC != 0)
 }
 

@@ -12,7 +12,7 @@ use namei::walk::lookup;
 use policy::Kind;
 use rights::Cap;
 use std::sync::Arc;
-use task::{Current, NamespaceCaller, SysResult};
+use task::{Asked, Current, NamespaceCaller, SysResult};
 use vfs::mount::Propagation;
 use vfs::policing::{self, Place};
 use vfs::{MountFlags, Path, SbFlags};
@@ -124,7 +124,8 @@ fn new_mount(
     data: &[u8],
 ) -> Result<()> {
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let (kind, subtype) = c.kernel().fs_types.find_with_subtype(&kind)?;
+    let found = c.kernel().fs_types.find_with_subtype(&kind);
+    let (kind, subtype) = found.inspect_err(|_| c.kernel().coverage.note_bytes(Asked::FileSystem, &kind))?;
     let config = FsConfig::<dyn NamespaceCaller>::new(c, kind);
     config.set_flags(SbFlags::from_bits_truncate(flags as u32), SbFlags::CHANGING);
     if let Some(subtype) = subtype {

@@ -5,7 +5,7 @@ use caller::HasCredentials;
 use platform::{Action, OwnCall};
 use rights::{Cap, Credentials};
 use std::sync::atomic::Ordering;
-use task::{Current, SysResult};
+use task::{Asked, Current, SysErr, SysResult};
 
 const PR_SET_MM: i32 = 35;
 const PR_CAP_AMBIENT: i32 = 47;
@@ -14,6 +14,14 @@ const PR_GET_AUXV: i32 = 0x4155_5856;
 const SECURE_ALL: u64 = 0xff;
 
 pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> SysResult {
+    let result = control(c, option, a, b, d, e);
+    if let Err(SysErr::Errno(Errno::EINVAL | Errno::EOPNOTSUPP)) = result {
+        c.kernel().coverage.note(Asked::Prctl, format!("{option} ({a:#x})"));
+    }
+    result
+}
+
+fn control(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> SysResult {
     let v = match option {
         libc::PR_SET_PDEATHSIG => {
             if a != 0 {

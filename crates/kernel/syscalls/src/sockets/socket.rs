@@ -9,7 +9,7 @@ use caller::HasCredentials;
 use policy::Kind;
 use socket::{Naming, SocketFile, family, io, options};
 use std::sync::Arc;
-use task::{Current, SysResult};
+use task::{Asked, Current, SysErr, SysResult};
 use vfs::OpenFile;
 use zerocopy::IntoBytes;
 
@@ -67,7 +67,12 @@ pub fn socket(c: &mut Current, domain: i32, kind: i32, protocol: i32) -> SysResu
     let (kind, flags) = family::split_type(kind)?;
     policing::new_socket(c, domain, kind, protocol)?;
     let (kernel, net) = (c.kernel(), c.task.nsproxy().net.clone());
-    let ops = kernel.families.find(domain, kind)?.create(c, &net, kind, protocol)?;
+    let made = kernel.families.find(domain, kind).and_then(|f| f.create(c, &net, kind, protocol));
+    if let Err(Errno::EAFNOSUPPORT | Errno::EPROTONOSUPPORT | Errno::ESOCKTNOSUPPORT) = made {
+        let what = format!("family {domain}, type {kind}, protocol {protocol}");
+        kernel.coverage.note(Asked::Socket, what);
+    }
+    let ops = made?;
     let file = SocketFile::open(c, &net, ops, flags);
     install(c, file, flags & libc::SOCK_CLOEXEC != 0)
 }
@@ -188,7 +193,20 @@ const SO_COOKIE: i32 = 57;
 /// Options with a value that is a `struct sock_fprog`: SO_ATTACH_FILTER, PACKET_FANOUT_DATA.
 const PROGRAMS: [(i32, i32); 2] = [(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER), (libc::SOL_PACKET, 22)];
 
+/// Notes an option that there is not.
+fn note_option(c: &Current, call: &str, (level, name): (i32, i32), result: &SysResult) {
+    if let Err(SysErr::Errno(Errno::ENOPROTOOPT | Errno::EOPNOTSUPP)) = result {
+        c.kernel().coverage.note(Asked::SocketOption, format!("{call} level {level}, option {name}"));
+    }
+}
+
 pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: i32) -> SysResult {
+    let result = set_option(c, fd, (level, name), value, len);
+    note_option(c, "setsockopt", (level, name), &result);
+    result
+}
+
+fn set_option(c: &mut Current, fd: Fd, (level, name): (i32, i32), value: Ptr, len: i32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     let caller = c.caller();
@@ -229,6 +247,12 @@ fn returned((level, name): (i32, i32), value: &[u8], room: usize) -> Result<usiz
 }
 
 pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: Ptr) -> SysResult {
+    let result = get_option(c, fd, (level, name), value, len);
+    note_option(c, "getsockopt", (level, name), &result);
+    result
+}
+
+fn get_option(c: &mut Current, fd: Fd, (level, name): (i32, i32), value: Ptr, len: Ptr) -> SysResult {
     let s = Sock::get(c, fd)?;
     let room: i32 = c.read_value(len.0)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;

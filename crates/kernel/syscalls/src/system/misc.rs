@@ -75,7 +75,9 @@ pub fn sysinfo(c: &mut Current, out: Ptr) -> SysResult {
     let (totalram, freeram) = (c.limits().memory(), c.limits().free());
     // Fixed-point numbers with 16 bits after the point.
     let loads = k.load_averages().map(|l| (l * 65536.0) as u64);
-    let info = SysInfo { uptime, loads, totalram, freeram, procs, mem_unit: 1, ..SysInfo::default() };
+    let sharedram = k.memory.bytes();
+    let info =
+        SysInfo { uptime, loads, totalram, freeram, sharedram, procs, mem_unit: 1, ..SysInfo::default() };
     c.write_value(out.0, &info)?;
     Ok(0)
 }
