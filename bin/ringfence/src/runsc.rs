@@ -152,7 +152,7 @@ impl Args for Without {
 }
 
 /// Commands of runsc that are not here, and what there is instead.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 7] = [
     ("tar", "use overlay export, which packs what a container has changed in its root"),
     ("read-control", "use events --stats, or the files of the container's control group on the host"),
     ("write-control", "use update"),

@@ -12,7 +12,7 @@ use hostlink::CaptureFile;
 use hostsys::fanotify::Group;
 use spec::{SandboxSpec, StartError};
 use std::os::fd::OwnedFd;
-use task::{Kernel, SystemCalls};
+use task::Kernel;
 
 /// Descriptors of the sandbox's network mode.
 #[derive(Default)]
@@ -36,9 +36,9 @@ pub fn run(
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
-    let (kernel, calls) = wire::kernel(&spec, host, limits, network.gofer)?;
+    let kernel = wire::kernel(&spec, host, limits, network.gofer)?;
     capture(&kernel, &spec, &mut fds)?;
-    let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher, calls.clone());
+    let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher);
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
     for traced in spec.trace.clone() {
         let its = traced.fds.iter().map(|index| fds.take(*index)).collect::<Result<_, _>>()?;
@@ -54,9 +54,8 @@ pub fn run(
     if let Some(c) = console {
         c.finish();
     }
-    for (nr, count) in calls.missing() {
-        let nr = nr.map_or_else(|| "of no known number".into(), |nr| nr.to_string());
-        log::debug!("system call {nr} is not implemented; it was asked for {count} times");
+    for refused in crate::describe::refusals(&kernel) {
+        log::debug!("{}: {} was asked for {} times", refused.kind, refused.what, refused.count);
     }
     Ok(status)
 }

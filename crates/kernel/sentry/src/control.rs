@@ -241,7 +241,7 @@ impl Running for Control {
     }
 
     fn refusals(&self) -> Vec<Refusal> {
-        crate::describe::refusals(&self.kernel, &self.pod.calls)
+        crate::describe::refusals(&self.kernel)
     }
 
     fn describe(&self) -> String {

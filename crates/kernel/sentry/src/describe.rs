@@ -4,18 +4,17 @@
 use spec::Refusal;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
-use syscalls::Calls;
 use task::{Kernel, Task};
 
 /// Most threads that are listed.
 const MOST: usize = 1000;
 
 /// System calls without a handler, and all else that was noted.
-pub(crate) fn refusals(kernel: &Kernel, calls: &Calls) -> Vec<Refusal> {
-    let name = |nr: usize| seccomp::all().find(|(_, known)| *known as usize == nr).map(|(name, _)| name);
-    let missing = calls.missing().into_iter().map(|(nr, count)| Refusal {
+pub(crate) fn refusals(kernel: &Kernel) -> Vec<Refusal> {
+    let name = |nr: usize| seccomp::name(nr as u32).unwrap_or("no call of Linux");
+    let missing = kernel.calls.missing().into_iter().map(|(nr, count)| Refusal {
         kind: "system calls".into(),
-        what: format!("{} ({nr})", name(nr).unwrap_or("no call of Linux")),
+        what: nr.map_or_else(|| "no call of Linux".into(), |nr| format!("{} ({nr})", name(nr))),
         count,
     });
     let (noted, others) = kernel.coverage.list();

@@ -8,13 +8,10 @@ use hostsys::fanotify::Group;
 use lock_order::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
-use syscalls::Calls;
 
 /// The containers of the sandbox.
 pub(crate) struct Pod {
     containers: Mutex<BTreeMap<String, Weak<Container>>>,
-    /// The system calls of the kernel.
-    pub(crate) calls: Arc<Calls>,
     /// Trees and streams of the host.
     pub(crate) host_files: Arc<HostFiles>,
     /// Interfaces of the host's network namespace.
@@ -25,14 +22,9 @@ pub(crate) struct Pod {
 
 impl Pod {
     /// Without containers, for a kernel with these device numbers. `watcher` watches directories of the host.
-    pub(crate) fn new(
-        device_numbers: &Arc<DeviceNumbers>,
-        watcher: Option<Group>,
-        calls: Arc<Calls>,
-    ) -> Arc<Pod> {
+    pub(crate) fn new(device_numbers: &Arc<DeviceNumbers>, watcher: Option<Group>) -> Arc<Pod> {
         Arc::new(Pod {
             containers: Mutex::default(),
-            calls,
             host_files: HostFiles::with(device_numbers, watcher),
             links: Mutex::default(),
             sockets: OnceLock::new(),

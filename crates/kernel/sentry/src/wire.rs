@@ -28,13 +28,13 @@ const QUEUE_SHARE: u64 = 4;
 /// Rules of packet filters and tracked connections take at most one part in so many.
 const FILTER_SHARE: u64 = 8;
 
-/// A kernel without tasks, and its system calls.
+/// A kernel without tasks.
 pub(crate) fn kernel(
     spec: &SandboxSpec,
     host: HostSide,
     limits: Limits,
     net_gofer: Option<OwnedFd>,
-) -> Result<(Arc<Kernel>, Arc<Calls>), StartError> {
+) -> Result<Arc<Kernel>, StartError> {
     let HostSide { platform, memory, figures } = host;
     let figures = HostFigures::new(figures);
     let calls = Calls::new();
@@ -44,9 +44,8 @@ pub(crate) fn kernel(
     let (owner, interfaces) = (user_ns.clone(), spec.interfaces.clone());
     let net: MakeNet =
         Box::new(move |timers| NetNamespace::new(nsproxy::inum::NET, owner, interfaces, timers));
-    let (calls_of, uts, offsets) = (calls.clone(), uts(spec), offsets(spec)?);
-    let parts =
-        Parts { user_ns, platform, calls: calls_of, uts, offsets, limits, families, net, memory, figures };
+    let (uts, offsets) = (uts(spec), offsets(spec)?);
+    let parts = Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory, figures };
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
     net.stack().memory.set_limit(queues);
@@ -63,7 +62,7 @@ pub(crate) fn kernel(
     kernel.set_strace(spec.strace);
     devices(&kernel, spec.network);
     file_system_types(&kernel);
-    Ok((kernel, calls))
+    Ok(kernel)
 }
 
 /// The kernel's log for what rules of netfilter write.
