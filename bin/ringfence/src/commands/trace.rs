@@ -45,6 +45,11 @@ enum What {
     },
     /// List the points and sinks that there are
     Metadata,
+    /// Show every process as JSON: what its files in /proc tell
+    Procfs {
+        /// The container's name
+        id: String,
+    },
     /// Show what a running sandbox does, line by line
     Watch(Watch),
 }
@@ -61,6 +66,10 @@ pub(crate) fn trace(settings: &Settings, args: &Trace) -> Result<()> {
         }
         What::List { id } => list(settings, id),
         What::Metadata => metadata(),
+        What::Procfs { id } => {
+            let all = lifecycle::trace::processes(settings, id)?;
+            say(format_args!("{}", serde_json::to_string_pretty(&all)?))
+        }
         What::Watch(watch) => trace_watch::watch(settings, watch),
     }
 }

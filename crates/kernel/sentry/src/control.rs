@@ -18,6 +18,7 @@ use metrics::Sample;
 use mounts::{FsContext, FsView};
 use overlay_diff::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target, WindowSize};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -262,6 +263,13 @@ impl Running for Control {
 
     fn trace_list(&self) -> Vec<Status> {
         tracing::list(&self.kernel)
+    }
+
+    fn dump_processes(&self, to: OwnedFd) -> Result<(), StartError> {
+        let only = (self.container.index() != 0).then_some(&*self.container);
+        let text = crate::process_dump::processes(&self.kernel, only).to_string();
+        let written = std::fs::File::from(to).write_all(text.as_bytes());
+        written.map_err(|error| other(format!("processes: {error}")))
     }
 
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {

@@ -21,6 +21,7 @@ mod nodes;
 mod places;
 mod pod;
 mod process;
+mod process_dump;
 mod running;
 mod settings;
 mod tracing;

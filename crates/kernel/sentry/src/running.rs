@@ -42,6 +42,8 @@ pub trait Running: Send + Sync {
     fn trace_delete(&self, name: &str) -> Result<(), StartError>;
     /// The trace sessions of the sandbox.
     fn trace_list(&self) -> Vec<Status>;
+    /// Writes the processes to a pipe, as JSON: those of the container, or of all for the one that the sandbox began with.
+    fn dump_processes(&self, to: OwnedFd) -> Result<(), StartError>;
     /// Makes another container in the same sandbox.
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
     /// Waits for the end of the first process, and then for all that is left of the container; its wait status.

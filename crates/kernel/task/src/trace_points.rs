@@ -67,6 +67,11 @@ impl ThreadGroup {
 }
 
 impl Task {
+    /// When the thread was made, in nanoseconds since 1970.
+    pub fn started_ns(&self) -> i64 {
+        self.kernel().realtime_of(self.started)
+    }
+
     /// The context of a point that this thread reaches.
     pub fn trace_context(&self, fields: ContextFields) -> ContextData {
         let mut context = ContextData::new();

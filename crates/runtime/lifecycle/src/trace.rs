@@ -77,6 +77,11 @@ pub fn list(settings: &Settings, id: &str) -> Result<Vec<Status>> {
     Ok(find(settings, id)?.client.trace_list()?)
 }
 
+/// The processes of a sandbox, or of the container that has joined it, as JSON.
+pub fn processes(settings: &Settings, id: &str) -> Result<serde_json::Value> {
+    Ok(find(settings, id)?.client.dump_processes()?)
+}
+
 /// What a session has to tell.
 pub enum Told<'a> {
     /// A packet. It may be garbage.

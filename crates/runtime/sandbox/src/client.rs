@@ -12,7 +12,8 @@ use overlay_diff::Purpose;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, StartError, Target, WindowSize};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use trace_wire::session::{Session, Status};
@@ -30,6 +31,9 @@ const MAX_PROCESSES: usize = 1 << 16;
 
 /// Most bytes of names and labels of a container's figures.
 const MAX_TEXT: usize = 1 << 20;
+
+/// Longest JSON of all processes, in bytes.
+const MAX_DUMP: u64 = 512 << 20;
 
 /// Why a request was not carried out.
 #[derive(Debug)]
@@ -175,6 +179,20 @@ impl Client {
             }
         }
         Ok(list)
+    }
+
+    /// The processes as JSON.
+    pub fn dump_processes(&self) -> Result<serde_json::Value, Error> {
+        let (read, write) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        self.channel.send(&Request::TraceProcfs, &[write.as_fd()])?;
+        drop(write);
+        let mut text = Vec::new();
+        io::Read::take(File::from(read), MAX_DUMP).read_to_end(&mut text)?;
+        match self.event()? {
+            Event::Done => Ok(serde_json::from_slice(&text).map_err(io::Error::from)?),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+        }
     }
 
     /// Stops every process of the container, or lets them go on.

@@ -177,6 +177,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Ok(()) => Event::Done,
                 Err(error) => Event::Failed(error),
             },
+            Request::TraceProcfs => match one(fds).and_then(|to| kernel.dump_processes(to)) {
+                Ok(()) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
             Request::TraceList => Event::TraceSessions { list: kernel.trace_list() },
             Request::Processes => match send_processes(channel, kernel) {
                 Ok(()) => continue,
@@ -340,11 +344,16 @@ fn exec(
 }
 
 fn changes(kernel: &dyn Running, fds: Vec<OwnedFd>, purpose: Purpose) -> Result<(), StartError> {
-    let [to] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| StartError {
+    kernel.changes(one(fds)?, purpose)
+}
+
+/// The only descriptor that came along.
+fn one(fds: Vec<OwnedFd>) -> Result<OwnedFd, StartError> {
+    let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| StartError {
         kind: StartErrorKind::Other,
         message: "wrong number of descriptors".into(),
     })?;
-    kernel.changes(to, purpose)
+    Ok(fd)
 }
 
 fn forward(

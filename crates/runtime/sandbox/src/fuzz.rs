@@ -141,6 +141,9 @@ impl Running for Nobody {
     fn trace_delete(&self, _: &str) -> Result<(), StartError> {
         Ok(())
     }
+    fn dump_processes(&self, _: OwnedFd) -> Result<(), StartError> {
+        Ok(())
+    }
     fn trace_list(&self) -> Vec<Status> {
         Vec::new()
     }

@@ -102,6 +102,8 @@ pub(crate) enum Request {
     },
     /// Tell what trace sessions there are.
     TraceList,
+    /// Write the processes as JSON: with a pipe that takes it. Answered when all is written.
+    TraceProcfs,
     /// What to log from now on.
     Log {
         /// More than warnings.
