@@ -3,7 +3,7 @@
 use abi::libc;
 use socket::SocketFile;
 use std::sync::Arc;
-use task::trace_points::{digest, text};
+use task::trace_points::{digest, text, texts};
 use task::{Current, Task, ThreadGroup};
 use trace::Subscription;
 use trace::digests::Kind;
@@ -47,13 +47,12 @@ pub fn program_runs<'a>(
 fn execve_info(c: &Current, program: &NewProgram<'_>, wish: &Subscription) -> ExecveInfo {
     let (group, file) = (&c.task.group, program.file);
     let has = |field| wish.optional.contains(field);
-    let strings = |all: &[Vec<u8>]| all.iter().map(|string| text(string)).collect();
     let mut info = ExecveInfo::new();
     info.context_data = Some(c.task.trace_context(wish.context)).into();
     info.binary_path = text(&group.file_name(file));
     info.execfn = text(program.filename);
-    info.argv = strings(program.argv);
-    info.env = strings(program.envp);
+    info.argv = texts(program.argv);
+    info.env = texts(program.envp);
     let attr = file.attr().unwrap_or_default();
     if has(OptionalFields::BINARY_INFO) {
         (info.binary_mode, info.binary_uid, info.binary_gid) = (attr.mode, attr.uid, attr.gid);

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use task::policing::Subject;
-use task::trace_points::text;
+use task::trace_points::texts;
 use task::{Current, Kernel};
 use trace::{Reconnect, Sink, Socket};
 use trace_wire::MessageType;
@@ -216,10 +216,10 @@ pub(crate) fn container_starts(c: &Current, process: &ProcessSpec) {
         start.context_data = Some(c.task.trace_context(wish.context)).into();
         start.id = c.task.group.container.name().into();
         start.cwd = process.cwd.clone();
-        start.args = process.args.clone();
+        start.args = texts(&process.args);
         start.terminal = process.terminal;
         if wish.optional.contains(OptionalFields::ENV) {
-            start.env = env.iter().map(|variable| text(variable)).collect();
+            start.env = texts(&env);
         }
         start
     });

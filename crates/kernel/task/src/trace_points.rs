@@ -23,6 +23,33 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Most bytes of a command line or environment that are told. A message that a consumer's socket cannot take would be
+/// dropped, and a program could hide what it does behind a long environment.
+const MAX_STRINGS: usize = 16 << 10;
+
+/// Stands for what is left out.
+const LEFT_OUT: &str = "...";
+
+/// The strings of a command line or environment, as far as they are told.
+pub fn texts<S: AsRef<[u8]>>(all: impl IntoIterator<Item = S>) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut room = MAX_STRINGS;
+    for string in all {
+        let string = string.as_ref();
+        match room.checked_sub(string.len() + 1) {
+            Some(rest) => {
+                told.push(text(string));
+                room = rest;
+            }
+            None => {
+                told.push(text(string.get(..room).unwrap_or_default()) + LEFT_OUT);
+                break;
+            }
+        }
+    }
+    told
+}
+
 /// The digest of a file's content; empty, and said in the log, when it cannot be read.
 pub fn digest(cx: &dyn Caller, kernel: &Kernel, file: &OpenFile, kind: DigestKind) -> Vec<u8> {
     let attr = file.attr().unwrap_or_default();
@@ -174,5 +201,20 @@ impl Current {
     pub fn trace_fd(&self, fd: i32) -> String {
         let file = FdTable::get(self.fd_table(), fd);
         file.map_or_else(|_| String::new(), |file: Arc<OpenFile>| text(&self.task.group.file_name(&file)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_command_lines_are_cut() {
+        assert_eq!(texts([b"a".as_slice(), b"\xff"]), ["a", "\u{fffd}"]);
+        let long = vec![b'x'; MAX_STRINGS - 10];
+        let told = texts([long.as_slice(), b"0123456789abc", b"more"]);
+        assert_eq!((told.len(), told[1].as_str()), (2, "012345678..."));
+        let many = vec![Vec::new(); 2 * MAX_STRINGS];
+        assert_eq!(texts(&many).len(), MAX_STRINGS + 1);
     }
 }

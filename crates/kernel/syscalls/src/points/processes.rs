@@ -3,18 +3,13 @@
 use super::{Entry, schemas, written};
 use crate::arg::Ptr;
 use task::Current;
-use task::trace_points::text;
+use task::trace_points::texts;
 use trace_wire::messages::syscall::{Prlimit, StructRlimit};
 use trace_wire::points::OptionalFields;
 
-/// Most strings of a command line or environment that are told.
-const MAX_STRINGS: usize = 4096;
-
 /// The strings of argv or envp; those after one that cannot be read are left out.
 fn strings(e: &Entry<'_>, i: usize) -> Vec<String> {
-    let mut all = crate::processes::exec::read_strings(e.c, Ptr(e.arg(i))).unwrap_or_default();
-    all.truncate(MAX_STRINGS);
-    all.iter().map(|string| text(string)).collect()
+    texts(crate::processes::exec::read_strings(e.c, Ptr(e.arg(i))).unwrap_or_default())
 }
 
 /// The environment, if it is asked for.
