@@ -121,6 +121,14 @@ impl AddressPattern {
         }
     }
 
+    /// The pattern of paths, of one about Unix sockets in directories.
+    pub(crate) fn path(&self) -> Option<&Pattern> {
+        match &self.kind {
+            PatternKind::Path(pattern) => Some(pattern),
+            _ => None,
+        }
+    }
+
     /// True when this pattern matches all that `other` matches; false also when that is not easily seen.
     pub(crate) fn covers(&self, other: &AddressPattern) -> bool {
         match (&self.kind, &other.kind) {

@@ -3,7 +3,7 @@
 use crate::diagnostic::Diagnostic;
 use crate::parse::{self, File};
 use crate::point::{CALLS, Facts, Kind, Point};
-use crate::rule::{Action, Ask, Operation, Rule};
+use crate::rule::{Action, Ask, Conditions, Operation, Rule};
 
 /// Which rule: its place in [`Policy::rules`].
 pub type RuleIndex = u16;
@@ -68,6 +68,8 @@ pub struct Policy {
     at_call: Vec<(u16, AtPoint)>,
     /// Rules about what is at a place, which hold for operations that give the place another name.
     places: AtPoint,
+    /// Rules that refuse to connect to Unix sockets, which are places, too.
+    sockets: Vec<(RuleIndex, Conditions)>,
 }
 
 impl Policy {
@@ -88,6 +90,7 @@ impl Policy {
             at_operation: vec![AtPoint::default(); Kind::ALL.len()],
             at_call: Vec::new(),
             places: AtPoint::default(),
+            sockets: Vec::new(),
         };
         for (at, rule) in rules.iter().enumerate() {
             policy.enter(at as RuleIndex, rule);
@@ -100,7 +103,7 @@ impl Policy {
         }
         for kind in Kind::ALL {
             let ruled = !policy.at_operation[*kind as usize].entries.is_empty();
-            let place = kind.moves() && refused;
+            let place = kind.moves() && (refused || !policy.sockets.is_empty());
             if ruled || place || (default != Action::Allow && kind.can_be_refused()) {
                 policy.operations |= kind.bit();
             }
@@ -132,6 +135,11 @@ impl Policy {
             .iter()
             .any(|target| matches!(target.point, Point::Operation(kind) if kind.reaches_content()))
             && facts.contains(Facts::PATH);
+        let connects =
+            rule.targets.iter().any(|target| matches!(target.point, Point::Operation(Kind::NetConnect)));
+        if connects && rule.action.refuses() {
+            self.sockets.extend(rule.when.socket_places().map(|when| (index, when)));
+        }
         if about_place {
             self.places.entries.push(Entry { rule: index, call: None });
             self.places.facts |= facts & (Facts::CALLER | Facts::PATH);
@@ -169,7 +177,8 @@ impl Policy {
         match point {
             Point::Operation(kind) => {
                 let own = self.at_operation[kind as usize].facts;
-                if kind.moves() { own | self.places.facts } else { own }
+                let sockets = if self.sockets.is_empty() { Facts::empty() } else { Facts::PATH };
+                if kind.moves() { own | self.places.facts | sockets } else { own }
             }
             Point::Call(number) => self.at_call(number).map_or(Facts::empty(), |at| at.facts),
         }
@@ -258,7 +267,17 @@ impl Policy {
                     && rule.when.caller_holds(operation)
             }
         });
-        found.filter(|(_, action)| action.refuses())
+        if let Some(refused) = found.filter(|(_, action)| action.refuses()) {
+            return Some(refused);
+        }
+        for (index, _) in self.sockets.iter().filter(|(_, when)| when.escapes(kind, operation)) {
+            let Some(rule) = self.rules.get(usize::from(*index)) else { continue };
+            if !rule.dry_run {
+                return Some((*index, rule.action));
+            }
+            tried.get_or_insert(DryRun { action: rule.action, rule: Some(*index) });
+        }
+        None
     }
 
     /// How to ask, for a decision with [`Action::Ask`].

@@ -166,8 +166,9 @@ pub struct Operation<'a> {
     pub call: Option<u16>,
     /// The arguments of that call, as they were in the registers.
     pub args: [u64; 6],
-    /// The object's path from the container's root, through the mounts that were walked; nothing for an object without
-    /// a place (pipes, sockets, memfd_create, removed files). The source of a link, rename or bind mount.
+    /// The object's path from the container's root, through the mounts that were walked; the last one of a removed
+    /// file; nothing for an object without a place (pipes, sockets, memfd_create). The source of a link, rename or bind
+    /// mount.
     pub path: Option<&'a [u8]>,
     /// The new path of a link or rename; the mount point of a bind mount or moved mount.
     pub second_path: Option<&'a [u8]>,
@@ -296,6 +297,14 @@ impl Conditions {
     fn address_holds(&self, address: Option<Address<'_>>) -> bool {
         let is = |pattern: &AddressPattern| address.is_some_and(|address| pattern.matches(address));
         self.address.as_ref().is_none_or(|only| only.iter().any(is)) && !self.address_not.iter().any(is)
+    }
+
+    /// The Unix sockets in directories that the addresses name, as paths. Nothing when there is none.
+    pub(crate) fn socket_places(&self) -> Option<Conditions> {
+        let paths = |patterns: &[AddressPattern]| patterns.iter().filter_map(|p| p.path().cloned()).collect();
+        let path: Vec<Pattern> = paths(self.address.as_deref()?);
+        let path_not = paths(&self.address_not);
+        (!path.is_empty()).then(|| Conditions { path: Some(path), path_not, ..Conditions::default() })
     }
 
     /// True when the conditions are about more than a place and the caller: then an `allow` says nothing about other

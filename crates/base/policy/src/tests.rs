@@ -49,6 +49,21 @@ fn the_first_match_holds_and_others_do_not_concern() {
 }
 
 #[test]
+fn a_unix_socket_is_a_place() {
+    let text = "rules:\n  - {point: net/connect, address: [/run/a.sock, '10.0.0.1'], action: ACTION, executable: /x}\n";
+    let policy = |action: &str| super::tests::policy(&text.replace("ACTION", action));
+    let to = |kind, from, to: &'static str| Operation { second_path: Some(to.as_bytes()), ..on(kind, from) };
+    let refuses = policy("deny");
+    assert!(refuses.needs(Point::Operation(Kind::FileRename)).contains(Facts::PATH));
+    assert_eq!(refuses.decide(&to(Kind::FileLink, "/run/a.sock", "/b")).action, DENY);
+    assert_eq!(refuses.decide(&to(Kind::FileRename, "/run/a.sock", "/b")).action, DENY);
+    let directory = Operation { directory: true, ..to(Kind::FileRename, "/run", "/b") };
+    assert_eq!(refuses.decide(&directory).action, DENY);
+    assert_eq!(refuses.decide(&to(Kind::FileRename, "/run/b.sock", "/run/a.sock")), Decision::ALLOW);
+    assert!(!policy("log").concerns(Point::Operation(Kind::FileRename)));
+}
+
+#[test]
 fn a_path_at_a_call_is_the_operation_of_that_call() {
     let policy = policy(
         "rules:

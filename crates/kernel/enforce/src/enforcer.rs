@@ -233,15 +233,19 @@ impl Enforcer {
 
     /// Puts a policy in force, in the place of the one of the same session.
     pub fn load(&self, new: Loaded) {
-        let _changing = self.changes.lock();
+        let changing = self.changes.lock();
         let mut all = self.others(&new.session);
         all.push(Arc::new(new));
-        self.publish(all);
+        let old = self.publish(all);
+        drop(changing);
+        // The end of a log takes locks.
+        drop(old);
     }
 
     /// Ends the policy of a session, if it has one; gives it back, for its log.
     pub fn unload(&self, session: &str) -> Option<Arc<Loaded>> {
         let _changing = self.changes.lock();
+        // It outlives the lock.
         let old = self.of(session)?;
         self.publish(self.others(session));
         Some(old)
@@ -257,13 +261,15 @@ impl Enforcer {
         all.iter().flat_map(|all| all.iter()).filter(|loaded| loaded.session != session).cloned().collect()
     }
 
-    fn publish(&self, all: Vec<Arc<Loaded>>) {
+    /// Puts these in force; gives back those that were.
+    fn publish(&self, all: Vec<Arc<Loaded>>) -> Option<Arc<Vec<Arc<Loaded>>>> {
         let concerned =
             |kind: &Kind| all.iter().any(|loaded| loaded.policy.concerns(Point::Operation(*kind)));
         let bits =
             Kind::ALL.iter().filter(|kind| concerned(kind)).fold(0, |bits, kind| bits | 1 << *kind as u8);
-        self.loaded.store((!all.is_empty()).then(|| Arc::new(all)));
+        let old = self.loaded.swap((!all.is_empty()).then(|| Arc::new(all)));
         self.operations.store(bits, Ordering::SeqCst);
+        old
     }
 }
 

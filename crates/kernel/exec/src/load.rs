@@ -137,6 +137,12 @@ impl Loader<'_> {
         self.ctx.reset_xstate();
         Ok(ImageInfo {
             exe: Some(p.file.clone()),
+            exe_place: p
+                .file
+                .path
+                .as_ref()
+                .and_then(|path| self.c.task.group.policy_path(path))
+                .map(Arc::from),
             code: range_of(image, at.bias, libc::PROT_EXEC),
             data: range_of(image, at.bias, libc::PROT_WRITE),
             args: s.args,

@@ -25,6 +25,8 @@ pub(crate) const MAX_MAP_COUNT: usize = 65530;
 pub struct ImageInfo {
     /// The executable.
     pub exe: Option<Arc<OpenFile>>,
+    /// Where it was when it was executed, as policies name it.
+    pub exe_place: Option<Arc<[u8]>>,
     /// Code range.
     pub code: (u64, u64),
     /// Data range.

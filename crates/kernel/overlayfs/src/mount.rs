@@ -66,7 +66,11 @@ impl Layers<'_> {
 /// The directory of a layer. EINVAL for other objects, and for file systems that cannot be layers.
 fn place(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<Path> {
     let found = lookup(cx, view, &namei::Start::Cwd, path, Lookup::FOLLOW)?;
-    if found.is_dir() && found.mount.fs().is_layer() { Ok(found) } else { Err(Errno::EINVAL) }
+    if !found.is_dir() || !found.mount.fs().is_layer() {
+        return Err(Errno::EINVAL);
+    }
+    vfs::policing::decide_layer(cx, &found)?;
+    Ok(found)
 }
 
 /// Mounts overlayfs: `request` has the parameters of [`crate::KNOWN`]. See mount(2) and overlayfs.rst.

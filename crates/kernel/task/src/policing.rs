@@ -53,9 +53,18 @@ pub struct Subject<'a> {
 }
 
 impl ThreadGroup {
-    /// The path of an object as rules name it: from the container's root. `None` for one that has no name any more.
-    fn policy_path(&self, path: &Path) -> Option<Vec<u8>> {
-        (!path.dentry.is_unlinked()).then(|| self.container_path(path))
+    /// The path of an object as rules name it: from the container's root. A file whose name is gone, while descriptors of
+    /// it are there, is where it was. `None` for a file of memfd_create(2), which never had a place.
+    pub fn policy_path(&self, path: &Path) -> Option<Vec<u8>> {
+        let mut text = self.container_path(path);
+        if path.dentry.is_unlinked() {
+            let length = text.strip_suffix(b" (deleted)").unwrap_or(&text).len();
+            text.truncate(length);
+            if text.starts_with(b"/memfd:") {
+                return None;
+            }
+        }
+        Some(text)
     }
 
     fn policy_place(&self, place: Place<'_>) -> Option<Vec<u8>> {
@@ -115,8 +124,9 @@ fn decide(cx: &TaskCaller, task: &Arc<Task>, point: Point, subject: &Subject<'_>
     let (kernel, group) = (task.kernel(), &task.group);
     let container = group.container.name();
     let needs = kernel.policies.needs(point, container);
-    let exe = task.mm().image().exe;
-    let executable = exe.as_ref().and_then(|file| group.policy_path(file.path.as_ref()?));
+    let image = task.mm().image();
+    // Not where the program's file is by now: a process may be able to rename it.
+    let (exe, executable) = (image.exe, image.exe_place);
     let sha256 = |file: &Arc<OpenFile>| {
         let digest = digest(cx, kernel, file, DigestKind::Sha256);
         <[u8; 32]>::try_from(digest).ok()

@@ -42,6 +42,14 @@ pub fn decide_move(
     cx.decide(&FileOperation { second: Some(to), directory, ..FileOperation::at(kind, from) })
 }
 
+/// The same of a mount that shows what is below this directory elsewhere, as a layer of an overlay.
+pub fn decide_layer(cx: &dyn Caller, dir: &Path) -> Result<()> {
+    if !concerns(cx, Kind::FileMount) {
+        return Ok(());
+    }
+    cx.decide(&FileOperation { directory: true, ..FileOperation::at(Kind::FileMount, Place::Object(dir)) })
+}
+
 /// The same of open(2) with these flags.
 #[inline]
 pub fn decide_open(cx: &dyn Caller, place: &Path, flags: i32) -> Result<()> {
