@@ -7,6 +7,7 @@ use lifecycle::trace::Told;
 use lifecycle::{Error, Result, Settings};
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
+use trace_sinks::filter::{Filter, matches};
 use trace_wire::points::{ContextFields, OptionalFields, Points};
 use trace_wire::session::Request;
 
@@ -15,6 +16,9 @@ pub(crate) struct Watch {
     /// Points to show, by name; * stands for any part of it [default: what a security engineer looks for first]
     #[arg(long = "point", value_name = "NAME", value_delimiter = ',')]
     points: Vec<String>,
+    /// Only messages with such a field: FIELD=PATTERN or FIELD!=PATTERN; * stands for any text, a.b for field b of a
+    #[arg(long = "filter", value_name = "FILTER", value_parser = Filter::parse)]
+    filters: Vec<Filter>,
     /// Show the messages as JSON, one in a line
     #[arg(long)]
     json: bool,
@@ -50,6 +54,9 @@ pub(crate) fn watch(settings: &Settings, args: &Watch) -> Result<()> {
     let colours = out.is_terminal();
     lifecycle::trace::watch(settings, &args.id, requests, stop.as_fd(), |told| {
         let Told::Packet(packet) = told else { return Ok(true) };
+        if !trace_sinks::filter::passes(packet, &args.filters) {
+            return Ok(true);
+        }
         let line = match args.json {
             true => trace_sinks::file::line(packet),
             false => trace_sinks::text::line(packet, colours),
@@ -84,45 +91,15 @@ fn resolve(points: &Points, names: &[String]) -> Result<Vec<Request>> {
     Ok(requests)
 }
 
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        match rest.find(part) {
-            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
-            None => return false,
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_star_stands_for_any_part() {
-        for (pattern, name) in [
-            ("sentry/clone", "sentry/clone"),
-            ("syscall/*/enter", "syscall/read/enter"),
-            ("*", "sentry/clone"),
-            ("syscall/set*id/*", "syscall/setresuid/exit"),
-        ] {
-            assert!(matches(pattern, name), "{pattern}");
-        }
-        for (pattern, name) in [("sentry/*", "syscall/read/enter"), ("sentry", "sentry/clone"), ("a*a", "a")]
-        {
-            assert!(!matches(pattern, name), "{pattern}");
-        }
-        assert!(resolve(&syscalls::trace_points(), &["sentry/*".into()]).unwrap().len() == 5);
-        assert!(resolve(&syscalls::trace_points(), &["nosuch".into()]).is_err());
+        let points = syscalls::trace_points();
+        assert!(resolve(&points, &["sentry/*".into()]).unwrap().len() == 5);
+        assert!(resolve(&points, &["nosuch".into()]).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@
 mod asking;
 mod decisions;
 pub mod file;
+pub mod filter;
 mod policy;
 pub mod remote;
 pub mod text;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use trace_wire::messages::sentry::ExecveInfo;
 use trace_wire::messages::syscall::{Accept, Bind, Connect, Listen};
 use trace_wire::packet::{self, Packet};
 
@@ -16,7 +17,7 @@ const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Fields that a line shows in other places, or not at all.
-const HIDDEN: [&str; 5] = ["context_data", "exit", "sysno", "address", "env"];
+const HIDDEN: [&str; 7] = ["context_data", "exit", "sysno", "address", "env", "binary_sha256", "binary_sha1"];
 
 /// A packet as a line: time, container, process, what it is, its fields, and how a call has ended. Control characters of the
 /// guest's are escaped.
@@ -50,6 +51,10 @@ pub fn line(packet: &[u8], colours: bool) -> String {
         if !HIDDEN.contains(&name.as_str()) {
             let _ = write!(out, " {name}={}", shown(value));
         }
+    }
+    for (name, digest) in digests(&parsed) {
+        let _ =
+            write!(out, " {name}={}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     }
     if let Some(address) = address(&parsed) {
         let _ = write!(out, " address={address}");
@@ -104,6 +109,13 @@ fn time(ns: &Value) -> String {
     let (seconds, rest) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
     let day = seconds.rem_euclid(86_400);
     format!("{:02}:{:02}:{:02}.{:06}", day / 3600, day / 60 % 60, day % 60, rest / 1000)
+}
+
+/// The digests of an executable, which people compare with those of other programs.
+fn digests(packet: &Packet) -> Vec<(&'static str, &[u8])> {
+    let info = packet.message.downcast_ref::<ExecveInfo>();
+    let all = info.map(|info| [("sha256", &info.binary_sha256[..]), ("sha1", &info.binary_sha1[..])]);
+    all.into_iter().flatten().filter(|(_, digest)| !digest.is_empty()).collect()
 }
 
 /// The address in a message that has one.
