@@ -148,7 +148,7 @@ impl Loader<'_> {
             args: s.args,
             env: s.env,
             stack: s.sp,
-            auxv: s.auxv,
+            auxv: s.auxv.into(),
         })
     }
 

@@ -38,7 +38,7 @@ pub struct ImageInfo {
     /// Initial stack pointer.
     pub stack: u64,
     /// The auxiliary vector as written on the stack.
-    pub auxv: Vec<u8>,
+    pub auxv: Arc<[u8]>,
 }
 
 /// Arguments of mmap(2), validated no further than their types.

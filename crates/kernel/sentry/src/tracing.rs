@@ -80,8 +80,13 @@ fn load(
         false => Ok(None),
     };
     let no_thread = |error| other(format!("no thread for a policy: {error}"));
-    let log =
-        take(log)?.map(|fd| Socket { kind: "log".into(), fd: Some(fd), reconnect: None, retry: PATIENT });
+    let log = take(log)?.map(|fd| Socket {
+        kind: "log".into(),
+        fd: Some(fd),
+        reconnect: None,
+        retry: PATIENT,
+        last_count: true,
+    });
     let log = log.map(Sink::socket).transpose().map_err(no_thread)?;
     let asker = take(asks)?.map(Asker::new).transpose().map_err(no_thread)?;
     Loaded::new(session, container, text, log, asker).map_err(other)
@@ -151,7 +156,7 @@ fn open(sink: SinkSpec, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Sink,
     let channel = take(reconnects)?;
     let reconnect =
         channel.map(|channel| Box::new(Connector { channel, asked: false }) as Box<dyn Reconnect>);
-    let socket = Socket { kind, fd, reconnect, retry };
+    let socket = Socket { kind, fd, reconnect, retry, last_count: false };
     Sink::socket(socket).map_err(|error| other(format!("no thread for a trace sink: {error}")))
 }
 

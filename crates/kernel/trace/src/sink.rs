@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use trace_wire::packet;
+use trace_wire::packet::{self, HEADER};
 use trace_wire::session::{Retry, SinkStatus};
 
 /// How long the thread of a sink rests after it has sent what there was. Packets collect meanwhile, and guest threads need
@@ -35,6 +35,8 @@ pub struct Socket {
     pub reconnect: Option<Box<dyn Reconnect>>,
     /// When the consumer does not keep up.
     pub retry: Retry,
+    /// The consumer is told of packets dropped at the end: by one with a header and no message.
+    pub last_count: bool,
 }
 
 /// What a sink counts.
@@ -75,7 +77,7 @@ impl Sink {
         let (counters, queue) = (Arc::new(Counters::default()), Arc::new(Queue::default()));
         counters.connected.store(socket.fd.is_some(), Ordering::Relaxed);
         let kind = socket.kind.clone();
-        let sender = Sender { socket, counters: counters.clone(), queue: queue.clone() };
+        let sender = Sender { socket, counters: counters.clone(), queue: queue.clone(), told: 0 };
         let run = move || sender.run();
         std::thread::Builder::new().name("trace sink".into()).stack_size(128 << 10).spawn(run)?;
         Ok(Sink { kind, counters, queue: Some(queue) })
@@ -138,6 +140,8 @@ struct Sender {
     socket: Socket,
     counters: Arc<Counters>,
     queue: Arc<Queue>,
+    /// The count of dropped packets that the consumer knows.
+    told: u32,
 }
 
 impl Sender {
@@ -148,7 +152,16 @@ impl Sender {
             batch.drain(|packet| self.send(packet));
             queue.pause(REST);
         }
+        if self.socket.last_count && self.told != self.dropped() {
+            let mut packet = [0; HEADER];
+            packet[0] = HEADER as u8;
+            self.send(&mut packet);
+        }
         queue.leave();
+    }
+
+    fn dropped(&self) -> u32 {
+        self.counters.dropped_here.load(Ordering::Relaxed)
     }
 
     fn send(&mut self, packet: &mut [u8]) {
@@ -161,9 +174,11 @@ impl Sender {
                 }
                 return self.counters.drop_one();
             };
-            packet::set_dropped(packet, self.counters.dropped_here.load(Ordering::Relaxed));
+            let dropped = self.dropped();
+            packet::set_dropped(packet, dropped);
             match hostsys::net::send(fd, packet, 0) {
                 Ok(_) => {
+                    self.told = dropped;
                     self.counters.sent.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
@@ -216,7 +231,7 @@ mod tests {
     }
 
     fn socket(fd: Option<OwnedFd>) -> Socket {
-        Socket { kind: "remote".into(), fd, reconnect: None, retry: retry(0) }
+        Socket { kind: "remote".into(), fd, reconnect: None, retry: retry(0), last_count: false }
     }
 
     fn received(fd: &OwnedFd) -> Vec<Vec<u8>> {
@@ -268,6 +283,19 @@ mod tests {
         assert!(dropped > 0 && sent == before + 1 && sent + dropped == many + 1);
         let last = received(&theirs).pop().unwrap();
         assert_eq!(u64::from(u32::from_le_bytes([last[4], last[5], last[6], last[7]])), dropped);
+    }
+
+    #[test]
+    fn the_last_packets_that_are_dropped_are_told_of() {
+        let (ours, theirs) = pair();
+        let sink = Sink::socket(Socket { last_count: true, ..socket(Some(ours)) }).unwrap();
+        sink.send(&[0; 9]);
+        sink.send(&vec![0; packet::MAX_PACKET + 1]);
+        end(&sink);
+        let all = received(&theirs);
+        let last = all.last().unwrap();
+        assert_eq!((all[0].len(), last[4]), (9, 1));
+        assert_eq!(last.len(), if all.len() == 1 { 9 } else { HEADER });
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn environ(at: &At) -> Result<Vec<u8>> {
 }
 
 pub fn auxv(at: &At) -> Result<Vec<u8>> {
-    Ok(at.mm()?.map(|mm| mm.image().auxv).unwrap_or_default())
+    Ok(at.mm()?.map(|mm| mm.image().auxv.to_vec()).unwrap_or_default())
 }
 
 /// /proc/PID/mem. Does not keep the memory alive.
