@@ -94,13 +94,15 @@ class Ringfence:
         with open(path, "w") as f:
             json.dump(config, f)
 
-    def processes(self):
-        """All processes that run our copy: the command line, gofer, init, sentry, stubs."""
+    def processes(self, role=None):
+        """All processes that run our copy, or those of one role: the command line, gofer, init, sentry, stubs."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 if os.readlink(f"/proc/{pid}/exe") == self.binary:
-                    found.append(int(pid))
+                    with open(f"/proc/{pid}/cmdline", errors="replace") as f:
+                        if role is None or f.read().split("\0")[1:2] == [role]:
+                            found.append(int(pid))
             except OSError:
                 pass
         return found
