@@ -3,7 +3,7 @@
 //! A process outside has the connections to such programs. The kernel sends it a question and waits, for the time that the
 //! rule gives. Many threads can wait at once: an answer carries the number of its question.
 
-use abi::Errno;
+use abi::{Errno, libc};
 use decision_log::Entry;
 use lock_order::{Condvar, Mutex};
 use policy::Action;
@@ -18,6 +18,9 @@ const MAX_OPEN: usize = 1024;
 
 /// How long one wait takes before the thread looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The next try after the channel was full.
+const AGAIN: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 struct State {
@@ -71,8 +74,15 @@ impl Asker {
         };
         let question = serde_json::to_vec(&Question { id, rule, entry }).map_err(|error| error.to_string());
         let sent = question.and_then(|question| {
-            let sent = hostsys::net::send(&*self.channel, &question, 0);
-            sent.map(drop).map_err(|error| format!("the question cannot be sent: {error}"))
+            loop {
+                match hostsys::net::send(&*self.channel, &question, libc::MSG_DONTWAIT) {
+                    Ok(_) => break Ok(()),
+                    // The process outside has as many questions as it takes.
+                    Err(Errno::EAGAIN) if Instant::now() < deadline && !stop() => std::thread::sleep(AGAIN),
+                    Err(Errno::EAGAIN) => break Err("no answer in time".to_string()),
+                    Err(error) => break Err(format!("the question cannot be sent: {error}")),
+                }
+            }
         });
         let answer = sent.and_then(|()| {
             let mut state = state.lock();
@@ -187,6 +197,16 @@ mod tests {
         assert!(answers(r#"{"id": 1, "action": "ask"}"#).unwrap_err().contains("unknown action"));
         assert!(answers(r#"{"id": 1, "error": "gone"}"#).unwrap_err().contains("gone"));
         assert!(answers("nonsense").unwrap_err().contains("in time"));
+    }
+
+    #[test]
+    fn a_full_channel_costs_no_more_than_the_limit() {
+        let (ours, _theirs) = pair();
+        let asker = Asker::new(ours).unwrap();
+        while hostsys::net::send(&*asker.channel, &[0; 4096], libc::MSG_DONTWAIT).is_ok() {}
+        let ask = |limit, stopped| asker.ask(None, &Entry::default(), limit, || stopped);
+        assert!(ask(Duration::from_millis(50), false).unwrap_err().contains("in time"));
+        assert!(ask(Duration::from_secs(3600), true).unwrap_err().contains("in time"));
     }
 
     #[test]

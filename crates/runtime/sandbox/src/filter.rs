@@ -342,7 +342,7 @@ const RECEIVE: u64 = (libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK | libc::MSG_TRUNC)
 const TRACE: &[Rule] = &[
     allow_when(
         libc::SYS_sendto,
-        &[&[Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)]],
+        &[&[Arg::Bits(3, TELLING, libc::MSG_NOSIGNAL as u64), Arg::IsLong(4, 0)]],
         "messages to a consumer; never to an address",
     ),
     allow_when(
@@ -350,17 +350,21 @@ const TRACE: &[Rule] = &[
         &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]],
         "another connection to a consumer",
     ),
+    allow_when(libc::SYS_shutdown, &[&[Arg::Is(1, libc::SHUT_RDWR as u32)]], "the end of a policy that asks"),
 ];
+/// Flags of sendto(2) but the one that may be there or not.
+const TELLING: u64 = !libc::MSG_DONTWAIT as u32 as u64;
 
 /// Further command lines, and further containers that send their sockets later.
 const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
     allow_when(
         libc::SYS_sendto,
-        &[&[Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)]],
+        &[&[Arg::Bits(3, TELLING, libc::MSG_NOSIGNAL as u64), Arg::IsLong(4, 0)]],
         "the control socket; never to an address",
     ),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]], "the control socket"),
+    allow_when(libc::SYS_shutdown, &[&[Arg::Is(1, libc::SHUT_RDWR as u32)]], "the end of a policy that asks"),
 ];
 
 /// Waiting for standard streams, timers and each other.
@@ -560,6 +564,19 @@ mod tests {
         assert!(!allows(&with, libc::SYS_recvmsg, [5, 0, libc::MSG_OOB as u64]));
         assert!(allows(&with, libc::SYS_shutdown, [5, 1, 0]));
         assert!(!allows(&needs(true, true), libc::SYS_shutdown, [5, 1, 0]));
+    }
+
+    #[test]
+    fn what_is_told_outside_goes_to_no_address() {
+        for with in [needs(true, true), FilterNeeds { traced: true, ..needs(true, false) }] {
+            let send = |flags, to| allows_all(&with, libc::SYS_sendto, [5, 0, 0, flags as u64, to, 0]);
+            assert!(send(libc::MSG_NOSIGNAL, 0) && send(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT, 0));
+            assert!(!send(0, 0) && !send(libc::MSG_NOSIGNAL | libc::MSG_OOB, 0));
+            assert!(!send(libc::MSG_NOSIGNAL, 0x1000));
+            assert!(allows(&with, libc::SYS_shutdown, [5, libc::SHUT_RDWR as u64, 0]));
+            assert!(!allows(&with, libc::SYS_shutdown, [5, libc::SHUT_WR as u64, 0]));
+        }
+        assert!(!allows(&needs(true, false), libc::SYS_shutdown, [5, libc::SHUT_RDWR as u64, 0]));
     }
 
     #[test]
