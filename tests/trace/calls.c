@@ -26,7 +26,7 @@
 
 static void reap(long pid) {
   if (pid == 0) _exit(7);
-  if (pid > 0) waitpid(pid, 0, 0);
+  if (pid < 0 || waitpid(pid, 0, 0) != pid) abort();
 }
 
 int main(void) {
@@ -91,23 +91,24 @@ int main(void) {
     unsigned long cur, max;
   } limit = {100, 200}, before;
   call(prlimit64, 0, RLIMIT_CORE, &limit, &before);
+  long child;
   reap(call(fork));
-  reap(call(vfork));
+  reap(vfork());  // Not by syscall(): its frame must outlive the child.
   reap(call(clone, SIGCHLD, 0, 0, 0, 0));
-  if (call(fork) == 0) {
+  if ((child = call(fork)) == 0) {
     call(setsid);
     call(ptrace, PTRACE_TRACEME, 0, 0, 0);
     _exit(0);
   }
-  wait(0);
-  if (call(fork) == 0) {
+  reap(child);
+  if ((child = call(fork)) == 0) {
     char *argv[] = {"true", "one", 0}, *envp[] = {"COLOUR=blue", 0};
     call(execveat, AT_FDCWD, "/nonexistent", argv, envp, 0);
     call(execve, "/bin/true", argv, envp);
     _exit(1);
   }
-  wait(0);
-  if (call(fork) == 0) {
+  reap(child);
+  if ((child = call(fork)) == 0) {
     call(chroot, "/tmp/traced");
     call(setresgid, 11, 12, 13);
     call(setgid, 12);
@@ -115,7 +116,7 @@ int main(void) {
     call(setuid, 22);
     _exit(0);
   }
-  wait(0);
+  reap(child);
   unlink("/tmp/traced/file");
   unlink("/tmp/traced/created");
   rmdir("/tmp/traced");

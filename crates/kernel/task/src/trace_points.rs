@@ -50,7 +50,8 @@ pub fn texts<S: AsRef<[u8]>>(all: impl IntoIterator<Item = S>) -> Vec<String> {
     told
 }
 
-/// The digest of a file's content; empty, and said in the log, when it cannot be read.
+/// The digest of a file's content; empty when the caller is killed before it is known, or, which the log says, when the
+/// file cannot be read.
 pub fn digest(cx: &dyn Caller, kernel: &Kernel, file: &OpenFile, kind: DigestKind) -> Vec<u8> {
     let attr = file.attr().unwrap_or_default();
     let time = |time: abi::time::Timespec| (time.sec, time.nsec);
@@ -61,7 +62,9 @@ pub fn digest(cx: &dyn Caller, kernel: &Kernel, file: &OpenFile, kind: DigestKin
         false => file.ops.read(cx, file, buffer, at),
     };
     kernel.trace.digests.of(identity, kind, read).unwrap_or_else(|error| {
-        log::warn!("no digest of an executable: {error}");
+        if !cx.is_killed() {
+            log::warn!("no digest of an executable: {error}");
+        }
         Vec::new()
     })
 }
