@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// Most bytes that wait for a sink.
 pub(crate) const CAPACITY: usize = 4 << 20;
 
+/// So many bytes end the sink's pause: about what a socket's buffer takes with its bookkeeping.
+const ENOUGH: usize = 32 << 10;
+
 /// Bytes of the length before each packet.
 const PREFIX: usize = 4;
 
@@ -41,8 +44,8 @@ impl Batch {
 #[derive(Default)]
 struct State {
     waiting: Batch,
-    /// The sink's thread sleeps until it is told of a packet.
-    asleep: bool,
+    /// The sink's thread is to be woken when so many bytes wait.
+    wake_at: Option<usize>,
     /// The thread has left.
     left: bool,
     closed: bool,
@@ -61,7 +64,8 @@ impl Queue {
     pub(crate) fn push(&self, packet: &[u8]) -> bool {
         let mut state = self.state.lock();
         let added = !state.closed && state.waiting.push(packet);
-        if std::mem::take(&mut state.asleep) {
+        if state.wake_at.is_some_and(|bytes| state.waiting.bytes.len() >= bytes) {
+            state.wake_at = None;
             self.filled.notify_one();
         }
         added
@@ -74,10 +78,10 @@ impl Queue {
             if state.closed {
                 return false;
             }
-            state.asleep = true;
+            state.wake_at = Some(1);
             self.filled.wait(&mut state);
         }
-        state.asleep = false;
+        state.wake_at = None;
         std::mem::swap(batch, &mut state.waiting);
         true
     }
@@ -87,13 +91,16 @@ impl Queue {
         self.state.lock().closed
     }
 
-    /// The thread pauses so that packets collect. Ends early when the queue is closed.
+    /// The thread pauses so that packets collect: waking it for each would cost the guest more than the packet. Ends
+    /// early when there are enough, or the queue is closed.
     pub(crate) fn pause(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();
-        while !state.closed && Instant::now() < until {
+        while !state.closed && state.waiting.bytes.len() < ENOUGH && Instant::now() < until {
+            state.wake_at = Some(ENOUGH);
             self.filled.wait_until(&mut state, until);
         }
+        state.wake_at = None;
     }
 
     /// Takes no more packets.
@@ -132,6 +139,21 @@ mod tests {
         assert_eq!(seen, [b"one".to_vec(), b"".to_vec(), b"three".to_vec()]);
         queue.close();
         assert!(!queue.push(b"four") && !queue.take(&mut batch));
+    }
+
+    #[test]
+    fn a_pause_ends_with_enough_packets() {
+        let queue = Queue::default();
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| queue.pause(Duration::from_secs(60)));
+            for _ in 0..=ENOUGH / 1024 {
+                assert!(queue.push(&[0; 1024]));
+            }
+        });
+        assert!(began.elapsed() < Duration::from_secs(30));
+        queue.pause(Duration::from_secs(60));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
