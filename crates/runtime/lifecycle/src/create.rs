@@ -158,7 +158,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         Some(_) => None,
         None => capture::open(settings, &mut prepared, purpose.command())?,
     };
-    let (traced, attendants) = match host {
+    let (traced, mut attendants) = match host {
         Some(_) => (Vec::new(), trace::Attendants::default()),
         None => trace::at_start(settings, &mut prepared, Some(claim.container()))?,
     };
@@ -198,6 +198,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         };
         start_processes(settings, &prepared, host.as_ref(), &log, handles, elsewhere)?
     };
+    attendants.start()?;
     let join = &mut |pid| groups.join(pid);
     let mut write_back = overlay::start(settings, &prepared, &log, claim.alive(), join)?;
     files.write_back = write_back.as_mut().and_then(WriteBack::stream);

@@ -90,7 +90,7 @@ pub fn run_host_command(
         prepared.list_changes();
     }
     let capture = capture::open(settings, &mut prepared, "do")?;
-    let (traced, attendants) = trace::at_start(settings, &mut prepared, None)?;
+    let (traced, mut attendants) = trace::at_start(settings, &mut prepared, None)?;
     let mut files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
@@ -113,6 +113,7 @@ pub fn run_host_command(
     let limited = caller::limit_descriptors(settings)?;
     let sandbox = launch(&log, id_maps::mapping(settings, &prepared)?, handles)?;
     drop(limited);
+    attendants.start()?;
     if let Some(wanted) = &wanted {
         files.control_group = groups.limit(wanted, &mut prepared, false)?;
     }

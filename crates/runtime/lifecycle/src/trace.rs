@@ -64,7 +64,7 @@ pub(crate) fn begin(
     }
     let opened = trace_sinks::open(&filled_in(config, sandbox), only, sandbox).map_err(Error::from)?;
     client.trace_create(&opened.session, &opened.fds, force)?;
-    start(opened.attendants).map(drop)
+    Attendants { waiting: opened.attendants, writers: Vec::new() }.start()
 }
 
 /// Ends a session, once its messages are sent.
@@ -130,20 +130,28 @@ pub fn watch(
 
 /// Processes that attend to the sinks of a session.
 #[derive(Default)]
-pub(crate) struct Attendants(Vec<hostsys::spawn::Child>);
-
-fn start(attendants: Vec<Attendant>) -> Result<Attendants> {
-    let started = attendants
-        .into_iter()
-        .map(|Attendant { socket, duty, file }| start_trace_sink(&socket, &duty, file.as_ref()));
-    Ok(Attendants(started.collect::<std::io::Result<_>>()?))
+pub(crate) struct Attendants {
+    waiting: Vec<Attendant>,
+    /// Those that write something down at the end.
+    writers: Vec<hostsys::spawn::Child>,
 }
 
 impl Attendants {
+    /// Starts them. Best once the sandbox's own processes are on their way, which take longer.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        for Attendant { socket, duty, file, writes } in self.waiting.drain(..) {
+            let child = start_trace_sink(&socket, &duty, file.as_ref())?;
+            if writes {
+                self.writers.push(child);
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until they have written down what there was, after the end of the sandbox.
     pub(crate) fn wait(self) {
         let until = Instant::now() + WRITTEN;
-        for child in &self.0 {
+        for child in &self.writers {
             let left = until.saturating_duration_since(Instant::now());
             let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             let _ = poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&left));
@@ -151,26 +159,26 @@ impl Attendants {
     }
 }
 
-/// Sets up the sessions that a sandbox is to begin with: their descriptors, and the processes for their sinks. `container`:
-/// where `policy reload` finds what was loaded.
+/// Sets up the sessions that a sandbox is to begin with: their descriptors, and the processes for their sinks, which are to
+/// be started. `container`: where `policy reload` finds what was loaded.
 pub(crate) fn at_start(
     settings: &Settings,
     prepared: &mut Prepared,
     container: Option<&Container>,
 ) -> Result<(Vec<OwnedFd>, Attendants)> {
-    let (mut fds, mut processes) = (Vec::new(), Vec::new());
+    let (mut fds, mut waiting) = (Vec::new(), Vec::new());
     let sandbox = prepared.spec.id.clone();
     for config in &settings.trace {
         let config = filled_in(config, &sandbox);
         let opened = trace_sinks::open(&config, None, &sandbox).map_err(Error::from)?;
         prepared.trace(opened.session, opened.fds.len());
         fds.extend(opened.fds);
-        processes.extend(start(opened.attendants)?.0);
+        waiting.extend(opened.attendants);
         if let Some(container) = container {
             policy_record::remember(container, &config)?;
         }
     }
-    Ok((fds, Attendants(processes)))
+    Ok((fds, Attendants { waiting, writers: Vec::new() }))
 }
 
 /// A session with the name of the sandbox and the time in the paths of logs.

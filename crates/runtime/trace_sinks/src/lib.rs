@@ -57,6 +57,8 @@ pub struct Attendant {
     pub duty: OwnedFd,
     /// A file that it writes.
     pub file: Option<OwnedFd>,
+    /// At the end of the sandbox it writes down what there was.
+    pub writes: bool,
 }
 
 /// A session that was set up outside.
@@ -151,6 +153,7 @@ fn pair() -> Result<(OwnedFd, OwnedFd), String> {
 
 fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, file: Option<OwnedFd>) -> Result<(), String> {
     let text = serde_json::to_vec(duty).map_err(|error| error.to_string())?;
+    let writes = matches!(duty, Duty::File { .. } | Duty::Decisions { .. });
     let duty = memfd_create("trace sink", MemfdFlags::CLOEXEC)
         .map_err(io::Error::from)
         .and_then(|memfd| {
@@ -160,7 +163,7 @@ fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, file: Option<OwnedF
             Ok(OwnedFd::from(file))
         })
         .map_err(|error| format!("trace sink: {error}"))?;
-    opened.attendants.push(Attendant { socket, duty, file });
+    opened.attendants.push(Attendant { socket, duty, file, writes });
     Ok(())
 }
 
