@@ -181,13 +181,18 @@ pub(crate) fn at_start(
     Ok((fds, Attendants { waiting, writers: Vec::new() }))
 }
 
-/// A session with the name of the sandbox and the time in the paths of logs.
+/// A session with the name of the sandbox and the time in the paths of its files.
 pub(crate) fn filled_in(config: &Config, sandbox: &str) -> Config {
     let mut config = config.clone();
+    let now = sandbox::logging::timestamp();
     for sink in &mut config.sinks {
-        let SinkKind::Policy { log: Some(log), .. } = &mut sink.kind else { continue };
-        let Some(pattern) = log.to_str() else { continue };
-        *log = sandbox_log::fill_in(pattern, sandbox, "policy", &sandbox::logging::timestamp()).into();
+        let (path, what) = match &mut sink.kind {
+            SinkKind::Policy { log: Some(log), .. } => (log, "policy"),
+            SinkKind::File { path, .. } => (path, "trace"),
+            _ => continue,
+        };
+        let Some(pattern) = path.to_str() else { continue };
+        *path = sandbox_log::fill_in(pattern, sandbox, what, &now).into();
     }
     config
 }

@@ -1,6 +1,7 @@
-//! `file` sinks: one line of JSON for each message, in a file that is rotated by size.
+//! `file` sinks: one line of JSON for each message, in a file that is rotated by size. Several sandboxes may have the
+//! same file.
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::net::{RecvFlags, ReturnFlags, recvmsg};
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut, Write};
@@ -29,14 +30,12 @@ struct Rotated {
     max_size: u64,
     max_files: u32,
     file: File,
-    size: u64,
 }
 
 impl Rotated {
     fn open(path: PathBuf, max_size: u64, max_files: u32) -> io::Result<Self> {
         let file = open_at_end(&path)?;
-        let size = file.metadata()?.len();
-        Ok(Self { path, max_size, max_files, file, size })
+        Ok(Self { path, max_size, max_files, file })
     }
 
     fn older(&self, number: u32) -> PathBuf {
@@ -46,28 +45,57 @@ impl Rotated {
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
-        if self.max_size > 0 && self.size > 0 && self.size + line.len() as u64 > self.max_size {
-            self.rotate()?;
+        // The size is not kept: others may write to the file.
+        if self.max_size > 0 && self.is_full(line)? {
+            self.make_room(line)?;
         }
-        self.file.write_all(line.as_bytes())?;
-        self.size += line.len() as u64;
-        Ok(())
+        self.file.write_all(line.as_bytes())
+    }
+
+    fn is_full(&self, line: &str) -> io::Result<bool> {
+        let size = self.file.metadata()?.len();
+        Ok(size > 0 && size + line.len() as u64 > self.max_size)
+    }
+
+    /// One writer at a time renames. The lock is the file's own, so it is looked at anew once the lock is held.
+    fn make_room(&mut self, line: &str) -> io::Result<()> {
+        loop {
+            rustix::io::retry_on_intr(|| flock(&self.file, FlockOperation::LockExclusive))?;
+            let renamed = match open_at_end(&self.path) {
+                Ok(now) if !same_file(&now, &self.file)? => Some(now),
+                _ => None,
+            };
+            if let Some(now) = renamed {
+                // That frees the lock, too.
+                self.file = now;
+                if !self.is_full(line)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            let full = self.is_full(line);
+            let done = if full? { self.rotate() } else { Ok(()) };
+            let _ = flock(&self.file, FlockOperation::Unlock);
+            return done;
+        }
     }
 
     fn rotate(&mut self) -> io::Result<()> {
         if self.max_files == 0 {
-            self.file.set_len(0)?;
-            self.size = 0;
-            return Ok(());
+            return self.file.set_len(0);
         }
         for number in (1..self.max_files).rev() {
             let _ = fs::rename(self.older(number), self.older(number + 1));
         }
         fs::rename(&self.path, self.older(1))?;
         self.file = open_at_end(&self.path)?;
-        self.size = 0;
         Ok(())
     }
+}
+
+fn same_file(a: &File, b: &File) -> io::Result<bool> {
+    let (a, b) = (fstat(a)?, fstat(b)?);
+    Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
 /// Writes the packets of a socket down until its other end is closed. What cannot be written is counted in the log.
@@ -166,6 +194,24 @@ mod tests {
              {\"error\":\"a packet without a header\"}\n"
         );
         assert_eq!(read("events").lines().count(), 2);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_two_writers_is_rotated_once() {
+        let dir = std::env::temp_dir().join(format!("ringfence-file-shared-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let open = || Rotated::open(dir.join("events"), 100, 50).unwrap();
+        let writers = [open(), open(), open()].map(|mut file| {
+            std::thread::spawn(move || (0..100).for_each(|i| file.write(&format!("{i:09}\n")).unwrap()))
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let texts: Vec<_> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        assert_eq!(texts.iter().map(|text| text.lines().count()).sum::<usize>(), 300);
+        assert!(texts.iter().flat_map(|text| text.lines()).all(|line| line.len() == 9), "{texts:?}");
+        // Two may find room for a line at the same moment.
+        assert!(texts.iter().all(|text| text.len() <= 120), "{texts:?}");
         fs::remove_dir_all(&dir).unwrap();
     }
 
