@@ -42,6 +42,8 @@ pub struct Container {
     pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
     pub root_fs: Mutex<Option<Arc<mounts::FsContext>>>,
+    /// The root directory that it began with, whatever its first process has chosen since.
+    pub root: OnceLock<vfs::Path>,
     /// Its loop devices.
     pub loops: Arc<loopdev::Loops>,
     /// Its programs that decide about devices.
@@ -77,6 +79,7 @@ impl Container {
             namespaces,
             programs,
             root_fs: Mutex::new(None),
+            root: OnceLock::new(),
             loops,
             id_maps: OnceLock::new(),
             device_rules: OnceLock::new(),

@@ -45,6 +45,7 @@ pub(crate) fn container(
         write_back.map(|(index, lists)| fds.take(index).map(|to| WriteBack::new(to, lists))).transpose()?;
     let fs = mounts::build(kernel, container, &pod.host_files, spec, &mut fds)?;
     *container.root_fs.lock() = Some(fs.clone());
+    let _ = container.root.set(fs.view().root.clone());
     if let Some(limit) = spec.pids_limit {
         container.cgroup().set_pids_max(limit.into());
     }

@@ -54,17 +54,10 @@ pub struct Subject<'a> {
 
 impl ThreadGroup {
     /// The path of an object as rules name it: from the container's root. A file whose name is gone, while descriptors of
-    /// it are there, is where it was. `None` for a file of memfd_create(2), which never had a place.
+    /// it are there, is where it was, and so is a file of a mount that is gone. `None` for what never had a place below that
+    /// root, such as a file of memfd_create(2).
     pub fn policy_path(&self, path: &Path) -> Option<Vec<u8>> {
-        let mut text = self.container_path(path);
-        if path.dentry.is_unlinked() {
-            let length = text.strip_suffix(b" (deleted)").unwrap_or(&text).len();
-            text.truncate(length);
-            if text.starts_with(b"/memfd:") {
-                return None;
-            }
-        }
-        Some(text)
+        path.display_below(&self.container.root.get()?.dentry)
     }
 
     fn policy_place(&self, place: Place<'_>) -> Option<Vec<u8>> {

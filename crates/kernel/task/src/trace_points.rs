@@ -80,9 +80,8 @@ impl Kernel {
 impl ThreadGroup {
     /// A path as the container sees it: from the root that the container began with, whatever the process's own root is.
     pub fn container_path(&self, path: &Path) -> Vec<u8> {
-        let root = self.container.root_fs.lock().as_ref().map(|fs| fs.view().root.clone());
-        match root {
-            Some(root) => path.display_link(&root),
+        match self.container.root.get() {
+            Some(root) => path.display_link(root),
             None => path.display_absolute(),
         }
     }

@@ -13,6 +13,7 @@ use crate::notify::marks::Marks;
 use abi::{Errno, Result};
 use lock_order::RwLock;
 use points::Listed;
+use site::Site;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -22,6 +23,7 @@ mod path;
 pub mod peers;
 mod points;
 mod set;
+mod site;
 mod source;
 mod superblock;
 mod table;
@@ -113,6 +115,7 @@ struct Attach {
 
 impl Attach {
     fn new(mount: &Arc<Mount>, at: &Path) -> Attach {
+        mount.site.set(at);
         Attach { parent: Arc::downgrade(&at.mount), listed: Listed::new(mount, &at.dentry) }
     }
 }
@@ -142,6 +145,7 @@ pub struct Mount {
     /// Open files that may write through it.
     writers: AtomicU32,
     attach: RwLock<Option<Attach>>,
+    site: Arc<Site>,
     children: read_biased_lock::RwLock<HashMap<usize, Arc<Mount>>>,
     /// Open files, root and working directories on it. While there are any, umount(2) fails.
     users: Users,
@@ -185,6 +189,7 @@ impl Mount {
     ) -> Arc<Mount> {
         Arc::new(Mount {
             ids: OnceLock::new(),
+            site: Site::new(&root),
             sb,
             root,
             source,

@@ -200,12 +200,12 @@ impl Path {
 }
 
 /// How an object of [`Dentry::nameless`] is shown.
-fn nameless(dentry: &Arc<Dentry>) -> Option<Vec<u8>> {
+pub(super) fn nameless(dentry: &Arc<Dentry>) -> Option<Vec<u8>> {
     let (parent, name) = dentry.place();
     (parent.is_none() && !dentry.is_unlinked() && name.ends_with(b"]")).then(|| name.to_vec())
 }
 
-fn join(out: &mut Vec<u8>, parts: &[Arc<[u8]>]) {
+pub(super) fn join(out: &mut Vec<u8>, parts: &[Arc<[u8]>]) {
     let start = out.len();
     for p in parts.iter().rev() {
         if !p.starts_with(b"/") {
