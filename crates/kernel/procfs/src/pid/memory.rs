@@ -80,9 +80,7 @@ pub fn open_mem(at: &At, _flags: i32) -> Result<Arc<dyn FileOps>> {
     let p = at.proc()?;
     let cx = at.cx()?;
     let mm = p.mm_access(cx)?.map(|m| Arc::downgrade(&m)).ok_or(Errno::ESRCH)?;
-    if cx.pid() != p.group.tgid && vfs::policing::concerns(cx, policy::Kind::ProcessPtrace) {
-        cx.decide(&vfs::policing::FileOperation::without_place(policy::Kind::ProcessPtrace))?;
-    }
+    super::police_look(cx, p)?;
     Ok(Arc::new(MemOps { mm, group: p.group.clone(), kernel: Arc::downgrade(at.kernel()) }))
 }
 

@@ -41,11 +41,24 @@ pub fn check_open(at: &At, entry: &Entry, cx: &dyn Caller) -> Result<Option<Weak
     if !BOUND.contains(&entry.name) {
         return Ok(None);
     }
-    match p.mm_access(cx)? {
+    let mm = p.mm_access(cx)?;
+    // What it was started with can be a secret.
+    if entry.name == "environ" {
+        police_look(cx, p)?;
+    }
+    match mm {
         Some(mm) => Ok(Some(Arc::downgrade(&mm))),
         None if OF_MEMORY.contains(&entry.name) => Err(Errno::ESRCH),
         None => Ok(Some(Weak::new())),
     }
+}
+
+/// The error of a policy that refuses to look into another process.
+pub(super) fn police_look(cx: &dyn Caller, p: &kernfs::Proc) -> Result<()> {
+    if cx.pid() == p.group.tgid || !vfs::policing::concerns(cx, policy::Kind::ProcessPtrace) {
+        return Ok(());
+    }
+    cx.decide(&vfs::policing::FileOperation::without_place(policy::Kind::ProcessPtrace))
 }
 
 /// The check at every read of files that show the process as it is: `error` for a reader that may not look into it.

@@ -41,6 +41,8 @@ pub fn dump(c: &mut Current, info: &SigInfo) -> bool {
     let Some(name) = file_name(c, info) else { return false };
     let Some(threads) = c.gather() else { return false };
     let file = create(c, &name);
+    // A policy may have refused the file and want more.
+    c.task.serve_sentence();
     let done = file.is_some_and(|file| {
         let whole = write(c, &file, info, &threads, limit);
         log::debug!("[{}] core file, whole: {}", c.task.tid(), whole.is_some());
@@ -111,6 +113,7 @@ fn create(c: &Current, name: &[u8]) -> Option<Arc<OpenFile>> {
     if !fit {
         return None;
     }
+    vfs::policing::decide_io(c, policy::Kind::FileWrite, &file).ok()?;
     Some(file)
 }
 

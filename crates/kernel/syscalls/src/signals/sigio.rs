@@ -26,6 +26,15 @@ fn check_owner(c: &Current, kind: i32, id: i32) -> Result<(), Errno> {
 fn set_owner(c: &Current, f: &Arc<OpenFile>, kind: i32, number: i32) -> Result<(), Errno> {
     let id = if number == 0 { 0 } else { c.find_vpid(number) };
     check_owner(c, kind, id)?;
+    // The kernel will signal it for the caller, with the signal that the caller chooses.
+    let own = match kind {
+        F_OWNER_TID => c.kernel().task(id).is_some_and(|t| Arc::ptr_eq(&t.group, &c.task.group)),
+        F_OWNER_PID => id == c.task.tgid(),
+        _ => false,
+    };
+    if id != 0 && !own {
+        super::signal::police(c)?;
+    }
     f.owner.lock().set(kind, id, &c.creds());
     files::fasync::watch_urgent(c, f, || signals(c));
     Ok(())

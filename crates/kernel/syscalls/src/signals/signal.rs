@@ -197,7 +197,7 @@ fn from_here(c: &Current, g: &ThreadGroup, info: SigInfo) -> Option<SigInfo> {
 }
 
 /// The error of a policy that refuses to signal others.
-fn police(c: &Current) -> Result<(), Errno> {
+pub(super) fn police(c: &Current) -> Result<(), Errno> {
     c.police(Kind::ProcessSignal, Subject::default)
 }
 
