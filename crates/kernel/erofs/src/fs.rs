@@ -146,6 +146,9 @@ impl FileSystem for ErofsFs {
     fn kind(&self) -> &'static str {
         "erofs"
     }
+    fn content_is_elsewhere(&self) -> bool {
+        true
+    }
     fn root(&self) -> InodeRef {
         let known = self.known(self.sb.root).or_else(|| self.keep(self.root.clone()));
         known.unwrap_or_else(|| unreachable!("somebody calls it"))

@@ -225,6 +225,9 @@ impl FileSystem for FuseFs {
     fn kind(&self) -> &'static str {
         "fuse"
     }
+    fn content_is_elsewhere(&self) -> bool {
+        true
+    }
     fn subtype(&self) -> Option<&str> {
         self.subtype.as_deref()
     }

@@ -101,6 +101,9 @@ impl FileSystem for Core {
     fn kind(&self) -> &'static str {
         "overlay"
     }
+    fn content_is_elsewhere(&self) -> bool {
+        true
+    }
     fn root(&self) -> InodeRef {
         let mut root = self.root.lock();
         if let Some(known) = root.upgrade() {

@@ -121,6 +121,12 @@ fn decide(cx: &TaskCaller, task: &Arc<Task>, point: Point, subject: &Subject<'_>
     // Not where the program's file is by now: a process may be able to rename it.
     let (exe, executable) = (image.exe, image.exe_place);
     let sha256 = |file: &Arc<OpenFile>| {
+        // What is read now need not be what is executed then.
+        let inode = file.inode.as_ref()?;
+        let written = inode.attachments().is_some_and(|users| users.users().count().0 > 0);
+        if written || inode.fs().content_is_elsewhere() {
+            return None;
+        }
         let digest = digest(cx, kernel, file, DigestKind::Sha256);
         <[u8; 32]>::try_from(digest).ok()
     };

@@ -7,6 +7,7 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
 use abi::Errno;
+use abi::stat::Attr;
 use files::FdTable;
 use ktime::Ktime;
 use std::sync::Arc;
@@ -57,16 +58,30 @@ pub fn digest(cx: &dyn Caller, kernel: &Kernel, file: &OpenFile, kind: DigestKin
     let time = |time: abi::time::Timespec| (time.sec, time.nsec);
     let times = [time(attr.mtime), time(attr.ctime)];
     let identity = Identity { dev: attr.dev, ino: attr.ino, size: attr.size, times };
+    let known = keeps_its_content(file, &attr).then_some(identity);
     let read = |buffer: &mut [u8], at: u64| match cx.is_killed() {
         true => Err(Errno::EINTR),
         false => file.ops.read(cx, file, buffer, at),
     };
-    kernel.trace.digests.of(identity, kind, read).unwrap_or_else(|error| {
+    kernel.trace.digests.of(known, kind, read).unwrap_or_else(|error| {
         if !cx.is_killed() {
             log::warn!("no digest of an executable: {error}");
         }
         Vec::new()
     })
+}
+
+/// How long a change of a file can have the time of an earlier one: clocks of file systems tick.
+const TICK_NS: i64 = 100_000_000;
+
+/// Whether a change of the file, by now or later, gives it another time of change.
+fn keeps_its_content(file: &OpenFile, attr: &Attr) -> bool {
+    let changed = attr.ctime.sec.saturating_mul(1_000_000_000).saturating_add(attr.ctime.nsec);
+    let old = crate::kernel::realtime_ns().checked_sub(changed).is_some_and(|age| age > TICK_NS);
+    let Some(inode) = &file.inode else { return false };
+    // Writing to a mapping changes the time at first only.
+    let written = inode.attachments().is_some_and(|users| users.users().count().0 > 0);
+    old && !written && !inode.fs().content_is_elsewhere()
 }
 
 impl Kernel {

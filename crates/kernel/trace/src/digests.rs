@@ -42,19 +42,22 @@ pub struct Digests {
 
 impl Digests {
     /// The digest of a file with `read(buffer, offset)`, which gives 0 at its end. Reads it when the digest is not known.
+    /// `file`: what tells this content from others; nothing when another one could have the same.
     pub fn of(
         &self,
-        file: Identity,
+        file: Option<Identity>,
         kind: Kind,
         read: impl FnMut(&mut [u8], u64) -> Result<usize>,
     ) -> Result<Vec<u8>> {
-        if let Some(digest) = self.known.lock().get(&(file, kind)) {
-            return Ok(digest.clone());
+        let known = |file| self.known.lock().get(&(file, kind)).cloned();
+        if let Some(digest) = file.and_then(known) {
+            return Ok(digest);
         }
         let digest = match kind {
             Kind::Sha1 => compute::<Sha1>(read)?,
             Kind::Sha256 => compute::<Sha256>(read)?,
         };
+        let Some(file) = file else { return Ok(digest) };
         let mut known = self.known.lock();
         if known.len() >= MAX_FILES {
             known.clear();
@@ -98,12 +101,15 @@ mod tests {
                 buffer[..rest.len()].copy_from_slice(rest);
                 Ok(rest.len())
             };
-            digests.of(identity(3), kind, read).unwrap()
+            digests.of(Some(identity(3)), kind, read).unwrap()
         };
         assert_eq!(of(Kind::Sha256, b"abc")[..4], [0xba, 0x78, 0x16, 0xbf]);
         assert_eq!(of(Kind::Sha1, b"abc")[..4], [0xa9, 0x99, 0x3e, 0x36]);
         assert_eq!(of(Kind::Sha256, b"other")[..4], [0xba, 0x78, 0x16, 0xbf]);
         assert_eq!(reads, 4);
-        assert_eq!(digests.of(identity(4), Kind::Sha1, |_, _| Err(Errno::EIO)), Err(Errno::EIO));
+        assert_eq!(digests.of(Some(identity(4)), Kind::Sha1, |_, _| Err(Errno::EIO)), Err(Errno::EIO));
+        // A file that may have changed is read each time.
+        let empty = digests.of(None, Kind::Sha256, |_, _| Ok(0)).unwrap();
+        assert_eq!(empty[..4], [0xe3, 0xb0, 0xc4, 0x42]);
     }
 }

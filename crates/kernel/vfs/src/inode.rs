@@ -53,6 +53,11 @@ pub trait FileSystem: Send + Sync {
     fn stack_depth(&self) -> u32 {
         0
     }
+    /// A program serves the content of its files, or it is that of other files: it can change while a file is executed, and
+    /// without a change of the file's times.
+    fn content_is_elsewhere(&self) -> bool {
+        false
+    }
     /// It may be a layer of a stacked file system.
     fn is_layer(&self) -> bool {
         false
