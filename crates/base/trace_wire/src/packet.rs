@@ -4,6 +4,7 @@ use crate::VERSION;
 use crate::messages::common::{Handshake, MessageType};
 use crate::messages::{container, sentry, syscall};
 use protobuf::{Enum, Message, MessageDyn};
+use std::fmt::Write as _;
 
 /// Bytes of the header that this version writes. A reader skips as many as the header itself says.
 pub const HEADER: usize = 8;
@@ -123,10 +124,24 @@ fn read(kind: MessageType, body: &[u8]) -> Option<protobuf::Result<Box<dyn Messa
 }
 
 /// A message as JSON, in the standard mapping of protocol buffers: 64-bit numbers are strings, bytes are base64, fields
-/// at their default are left out.
+/// at their default are left out. All control characters are escaped, also those that JSON leaves alone: text is the
+/// guest's, and a terminal may show it.
 pub fn to_json(message: &dyn MessageDyn) -> Result<String, String> {
     let options = protobuf_json_mapping::PrintOptions { proto_field_name: true, ..Default::default() };
-    protobuf_json_mapping::print_to_string_with_options(message, &options).map_err(|error| error.to_string())
+    let json = protobuf_json_mapping::print_to_string_with_options(message, &options)
+        .map_err(|error| error.to_string())?;
+    if !json.contains(char::is_control) {
+        return Ok(json);
+    }
+    // They can only be within strings.
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match c.is_control() {
+            true => write!(out, "\\u{:04x}", u32::from(c)).map_err(|error| error.to_string())?,
+            false => out.push(c),
+        }
+    }
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -147,6 +162,12 @@ mod tests {
         assert_eq!((parsed.kind, parsed.dropped), (MessageType::MESSAGE_SYSCALL_OPEN, 7));
         let json = to_json(&*parsed.message).unwrap();
         assert_eq!(json, r#"{"sysno": "257", "fd": "-100", "pathname": "/etc/passwd"}"#);
+        // U+009B is the beginning of a sequence that steers a terminal.
+        open.pathname = "a\u{9b}2J\x1b\x7f\n\u{e4}".into();
+        let json = to_json(&open).unwrap();
+        assert!(!json.contains(char::is_control), "{json:?}");
+        let back: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(back["pathname"], open.pathname);
     }
 
     #[test]

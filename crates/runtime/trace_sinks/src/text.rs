@@ -42,7 +42,7 @@ pub fn line(packet: &[u8], colours: bool) -> String {
         time(&context["time_ns"]),
         text(&context["container_id"], 12),
         paint(PLAIN),
-        text(&context["process_name"], 15),
+        quoted(context["process_name"].as_str().unwrap_or_default()),
         context["thread_id"].as_i64().unwrap_or(0),
     );
     let kind = format!("{:?}", parsed.kind).replace("MESSAGE_", "").replace("SYSCALL_", "").to_lowercase();
@@ -88,19 +88,27 @@ fn shown(value: &Value) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    let plain = |c: char| !c.is_control() && !c.is_whitespace() && c != '"' && c != '\\';
+    let plain = |c: char| !c.is_whitespace() && !"=[]".contains(c) && shows(c);
     match !text.is_empty() && text.chars().all(plain) && text.len() <= MAX_TEXT {
         true => text.into(),
         false => format!("\"{}\"", escaped(text, MAX_TEXT)),
     }
 }
 
-/// Text of the guest's that a terminal can show.
+/// Text of the guest's that a terminal can show, and that cannot pass for something behind it.
 fn escaped(text: &str, most: usize) -> String {
     let cut: String = text.chars().take(most).collect();
     let more = if cut.len() < text.len() { "..." } else { "" };
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let escape = |c: char| if shows(c) { c.to_string() } else { c.escape_default().to_string() };
     cut.chars().map(escape).collect::<String>() + more
+}
+
+/// True for a character that stands for itself: not those that steer a terminal, change the direction of text or take no
+/// room, and not those that end a quoted text.
+fn shows(c: char) -> bool {
+    let invisible = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    !c.is_control() && !invisible && c != '"' && c != '\\'
 }
 
 /// The time of day of nanoseconds since 1970, in UTC.
@@ -174,10 +182,22 @@ mod tests {
         open.exit = Some(exit).into();
         let mut bytes = Vec::new();
         packet::append(&mut bytes, MessageType::MESSAGE_SYSCALL_OPEN, &open);
-        let expected = "01:02:03.000004 box ev\\u{1b}il[7] open pathname=\"/etc/a b\" = error 13\n";
+        let expected = "01:02:03.000004 box \"ev\\u{1b}il\"[7] open pathname=\"/etc/a b\" = error 13\n";
         assert_eq!(line(&bytes, false), expected);
         assert!(line(&bytes, true).contains("\x1b[31m"));
         assert!(line(b"x", false).contains("without a header"));
+    }
+
+    #[test]
+    fn a_text_cannot_pass_for_fields_or_steer_a_terminal() {
+        assert_eq!(quoted("/etc/passwd"), "/etc/passwd");
+        assert_eq!(quoted("a\" flags=0 \"b"), r#""a\" flags=0 \"b""#);
+        assert_eq!(quoted("flags=0"), r#""flags=0""#);
+        assert_eq!(quoted("x[1]"), r#""x[1]""#);
+        assert_eq!(quoted("back\\slash"), r#""back\\slash""#);
+        assert_eq!(quoted("\u{9b}2J"), r#""\u{9b}2J""#);
+        assert_eq!(quoted("exe\u{202e}gpj"), r#""exe\u{202e}gpj""#);
+        assert_eq!(quoted("caf\u{e9}"), "caf\u{e9}");
     }
 
     #[test]
