@@ -9,7 +9,7 @@ use lifecycle::{Error, Result, Settings};
 use policy::{Decision, Diagnostic, Policy, RuleIndex, cases, cover, explain};
 use sandbox::logging::one_line;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -86,8 +86,21 @@ fn in_file(file: &Path, why: impl std::fmt::Display) -> Error {
     format!("{}: {why}", file.display()).into()
 }
 
+/// Longest file that is read; the limits of what is in it are lower.
+const MAX_FILE: u64 = 8 << 20;
+
+/// The text of a file that may be anything.
+pub(super) fn read_text(file: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let length = fs::File::open(file)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    match length as u64 > MAX_FILE {
+        true => Err(std::io::Error::other("longer than 8 MiB")),
+        false => Ok(text),
+    }
+}
+
 fn text_of(file: &Path) -> Result<String> {
-    fs::read_to_string(file).map_err(|error| in_file(file, error))
+    read_text(file).map_err(|error| in_file(file, error))
 }
 
 /// The result, or all mistakes on standard error.

@@ -78,7 +78,7 @@ pub(crate) fn trace(settings: &Settings, args: &Trace) -> Result<()> {
 pub(crate) fn read(path: &Path, flag: &str) -> Result<Config> {
     let failed =
         |error: String| Error::with_status(USAGE_ERROR, format!("{flag} {}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let text = super::policy::read_text(path).map_err(|error| failed(error.to_string()))?;
     config::parse(&text, &syscalls::trace_points()).map_err(failed)
 }
 

@@ -17,6 +17,9 @@ use trace_wire::packet::HEADER;
 /// Longest decision in bytes of JSON.
 const MAX_DECISION: usize = 256 << 10;
 
+/// Most bytes of a log. A guest can have decisions made without end; what does not fit is counted.
+const MAX_LOG: u64 = 1 << 30;
+
 /// Nanoseconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
@@ -63,10 +66,14 @@ fn resumed(file: &File) -> io::Result<Writer<&File>> {
 
 /// Appends what comes from the kernel, and the end with its signature.
 pub(crate) fn serve(socket: &OwnedFd, file: OwnedFd, key: Option<&str>, path: &Path) -> io::Result<()> {
+    append_all(socket, file, key, path, MAX_LOG)
+}
+
+fn append_all(socket: &OwnedFd, file: OwnedFd, key: Option<&str>, path: &Path, most: u64) -> io::Result<()> {
     let file = File::from(file);
     let key = key.map(Key::from_pem).transpose().map_err(io::Error::other)?;
     let writer = Some(Writer::behind(&file, &tail(&file)?));
-    let mut log = Log { file: &file, writer, missing: 0 };
+    let mut log = Log { file: &file, writer, missing: 0, most };
     let mut reader = Reader::new();
     let mut dropped = 0;
     while let Some(packet) = reader.next(socket)? {
@@ -84,6 +91,7 @@ pub(crate) fn serve(socket: &OwnedFd, file: OwnedFd, key: Option<&str>, path: &P
             None => log.tell_missing(path),
         }
     }
+    log.most = u64::MAX;
     log.tell_missing(path);
     if let Some(writer) = log.writer.take() {
         writer.finish(now(), key.as_ref())?;
@@ -113,6 +121,8 @@ struct Log<'a> {
     writer: Option<Writer<&'a File>>,
     /// Decisions that were made and are not in the log.
     missing: u64,
+    /// Bytes that it may have.
+    most: u64,
 }
 
 impl Log<'_> {
@@ -139,6 +149,12 @@ impl Log<'_> {
 
     /// False when the file does not take it. The next one tries again, behind what there is of a line.
     fn append(&mut self, entry: &Entry, path: &Path) -> bool {
+        if self.file.metadata().is_ok_and(|file| file.len() >= self.most) {
+            if self.missing == 0 {
+                log::error!("log of decisions {}: full; further decisions are counted alone", path.display());
+            }
+            return false;
+        }
         let done = match self.writer.take() {
             Some(writer) => Ok(writer),
             None => resumed(self.file),
@@ -198,6 +214,10 @@ mod tests {
     }
 
     fn written(dir: &Dir, packets: &[Vec<u8>], key: Option<&str>) -> String {
+        written_up_to(dir, packets, key, MAX_LOG)
+    }
+
+    fn written_up_to(dir: &Dir, packets: &[Vec<u8>], key: Option<&str>, most: u64) -> String {
         let file = begin(&dir.log(), start()).unwrap();
         let (kernel, ours) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -205,7 +225,7 @@ mod tests {
             send(&kernel, packet, SendFlags::NOSIGNAL).unwrap();
         }
         drop(kernel);
-        serve(&ours, file, key, &dir.log()).unwrap();
+        append_all(&ours, file, key, &dir.log(), most).unwrap();
         std::fs::read_to_string(dir.log()).unwrap()
     }
 
@@ -235,6 +255,18 @@ mod tests {
         let report = verify(text.as_bytes(), Some(&key.public())).unwrap();
         assert_eq!((report.lines, report.decisions, report.missing), (9, 5, 6));
         assert_eq!(report.signature, Signature::Good(key.public().id()));
+    }
+
+    #[test]
+    fn a_full_log_counts_and_ends() {
+        let dir = Dir::new("full");
+        let packets: Vec<_> = (0..100).map(|_| packet(0, r#"{"point":"file/open","path":"/a"}"#)).collect();
+        let text = written_up_to(&dir, &packets, None, 2000);
+        assert!(text.len() < 3000, "{}", text.len());
+        let report = verify(text.as_bytes(), None).unwrap();
+        // One line tells of those that are missing.
+        let kept = report.decisions - 1;
+        assert!(kept > 1 && kept + report.missing == 100, "{kept} and {}", report.missing);
     }
 
     #[test]

@@ -35,15 +35,13 @@ pub fn read(path: &Path) -> Result<(String, Policy), String> {
     let text = text(path, MAX_FILE).map_err(|error| format!("policy {}: {error}", path.display()))?;
     let policy = Policy::parse(&text).map_err(|mistakes| {
         let count = mistakes.len();
-        let mut all = format!("policy {}: {count} {}", path.display(), plural(count, "mistake"));
-        for mistake in mistakes.iter().take(MAX_MISTAKES) {
+        let shown = mistakes.iter().take(MAX_MISTAKES).map(|mistake| {
             let rule = mistake.rule.as_ref().map(|rule| format!("{rule}: ")).unwrap_or_default();
-            all.push_str(&format!("\n{}:{}: {rule}{}", mistake.line, mistake.column, mistake.message));
-        }
-        if count > MAX_MISTAKES {
-            all.push_str("\n\"ringfence policy check\" lists the rest");
-        }
-        all
+            format!("{}:{}: {rule}{}", mistake.line, mistake.column, mistake.message)
+        });
+        let all = shown.collect::<Vec<_>>().join("; ");
+        let rest = if count > MAX_MISTAKES { "; \"ringfence policy check\" lists the rest" } else { "" };
+        format!("policy {}: {count} {}: {all}{rest}", path.display(), plural(count, "mistake"))
     })?;
     Ok((text, policy))
 }
