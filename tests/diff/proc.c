@@ -660,6 +660,15 @@ static long smaps_of(void *at, const char *what) {
     fclose(f);
     return v;
 }
+TEST(smaps_of_locked_memory) {
+    size_t n = 1 << 20;
+    char *m = SYS(mmap(0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    SYS(mlock(m, n));
+    CHECK_EQ(smaps_of(m, "Rss:"), 1024);
+    CHECK_EQ(smaps_of(m, "Locked:"), 1024);
+    SYS(munlock(m, n));
+    CHECK_EQ(smaps_of(m, "Locked:"), 0);
+}
 TEST(smaps_tells_shared_from_private) {
     size_t n = 1 << 20;
     char *m = SYS(mmap(0, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

@@ -1,5 +1,5 @@
 //! /proc/PID/smaps and smaps_rollup. The host counts resident pages of a whole address space only, so the pages of a
-//! mapping are its share by size. Pages count as shared when their object is mapped more than once in the sandbox.
+//! mapping that is not locked are its share by size. Pages count as shared when their object is mapped more than once in the sandbox.
 
 use crate::pid::maps::{Line, header, lines};
 use abi::{Errno, PAGE_SIZE, Result};
@@ -129,21 +129,35 @@ fn could_be(l: &Line) -> u64 {
     if l.special || l.vma.prot == libc::PROT_NONE { 0 } else { l.vma.len() / PAGE_SIZE }
 }
 
-/// Resident pages against pages that could be.
+/// Resident pages against pages that could be. Locked pages are resident: of a mapping that was locked before it was
+/// touched (MLOCK_ONFAULT) as far as the host counts so many.
 struct Share {
     resident: u64,
     all: u64,
+    locked: u64,
 }
 
 impl Share {
     fn of(at: &At, all: &[Line]) -> Self {
         let resident = at.mm().ok().flatten().map_or(0, |m| resident(at.kernel(), &m).total);
+        let locked = all.iter().filter(|l| l.vma.locked).map(could_be).sum();
         let all = all.iter().map(could_be).sum();
-        Self { resident: resident.min(all), all }
+        let locked = if locked <= resident { locked } else { 0 };
+        Self { resident: resident.min(all) - locked, all: all - locked, locked }
     }
 
-    /// Of so many pages as many are resident, rounded up.
-    fn part(&self, pages: u64) -> u64 {
+    /// Whether all pages of a mapping are resident.
+    fn whole(&self, l: &Line) -> bool {
+        l.vma.locked && self.locked > 0
+    }
+
+    /// The resident pages of a mapping.
+    fn part(&self, l: &Line) -> u64 {
+        if self.whole(l) { could_be(l) } else { self.of_unlocked(could_be(l)) }
+    }
+
+    /// Of so many pages that are not locked as many are resident, rounded up.
+    fn of_unlocked(&self, pages: u64) -> u64 {
         let product = u128::from(pages) * u128::from(self.resident);
         product.div_ceil(u128::from(self.all.max(1))) as u64
     }
@@ -200,7 +214,7 @@ pub fn smaps(at: &At) -> Result<Vec<u8>> {
             "Size:           {size:>8} kB\nKernelPageSize: {:>8} kB\nMMUPageSize:    {:>8} kB\n",
             4, 4
         );
-        Use::of(l, share.part(could_be(l)), &sharing).print(&mut s, false);
+        Use::of(l, share.part(l), &sharing).print(&mut s, false);
         let _ = writeln!(s, "THPeligible:           0\n{}", flags(l));
         out.extend(s.into_bytes());
     }
@@ -216,9 +230,14 @@ pub fn rollup(at: &At) -> Result<Vec<u8>> {
     let (mut pages, mut resident) = (0, 0);
     for l in &all {
         // Together exactly what the host counts.
-        pages += could_be(l);
-        let part = share.part(pages) - resident;
-        resident += part;
+        let part = if share.whole(l) {
+            could_be(l)
+        } else {
+            pages += could_be(l);
+            let part = share.of_unlocked(pages) - resident;
+            resident += part;
+            part
+        };
         sum.add(Use::of(l, part, &sharing));
     }
     let mut s = format!("{:08x}-{:08x} ---p 00000000 00:00 0 ", first.vma.start, last.vma.end);
