@@ -3,6 +3,9 @@
 import os, pty, select, signal, subprocess, time
 
 
+from results import need
+
+
 class Failure(Exception):
     pass
 
@@ -22,7 +25,7 @@ class Unavailable(Exception):
     """A client cannot run on this machine, whatever the runtime."""
 
 
-def wait_for(condition, seconds=20, what="condition"):
+def wait_for(condition, seconds=60, what="condition"):
     end = time.time() + seconds
     while not condition():
         if time.time() > end:
@@ -87,3 +90,31 @@ def on_terminal(args, script, timeout=40, meanwhile=None):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         os.close(fd)
+
+
+def need_ours(e):
+    need(call([e.runtime, "--version"]).out.startswith("ringfence"), "for Ringfence only")
+
+
+# In the state directory: how overlays that are written back are known. It stays (docs/security.md).
+WRITE_BACK = "@write-back"
+
+
+def leftovers(stage):
+    """What containers left: processes of the runtime, mounts, state."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/exe").startswith(f"{stage.dir}/bin/"):
+                found.append("process " + open(f"/proc/{pid}/cmdline").read().replace("\0", " "))
+        except OSError:
+            pass
+    for state in (
+        "/run/ringfence",
+        "/run/containerd/ringfence/default",
+        "/run/containerd/ringfence/k8s.io",
+        "/run/containerd/s",
+    ):
+        names = os.listdir(state) if os.path.isdir(state) else []
+        found += [f"{state}/{n}" for n in names if n != WRITE_BACK]
+    return found

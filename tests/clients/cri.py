@@ -106,7 +106,7 @@ class Cri:
             self("StopPodSandbox", number(1, id))
             self("RemovePodSandbox", number(1, id))
 
-    def pod(self, *, host_network=False, shared_pids=False):
+    def pod(self, *, host_network=False, shared_pids=False, handler="ringfence"):
         self.n += 1
         name = f"pod{self.n}"
         namespaces = number(1, 2 if host_network else 0) + number(2, 0 if shared_pids else 1) + number(3, 0)
@@ -114,7 +114,7 @@ class Cri:
         config = number(1, number(1, name) + number(2, name) + number(3, "default"))
         config += b"" if host_network else number(2, name)
         config += number(3, f"{self.stage.dir}/pod-logs/{name}") + number(8, linux)
-        pod = text(self("RunPodSandbox", number(1, config) + number(2, "ringfence")), 1)
+        pod = text(self("RunPodSandbox", number(1, config) + number(2, handler)), 1)
         return Pod(self, name, pod, config, namespaces)
 
 
