@@ -30,7 +30,7 @@ static void run(const char *path, const char *arg) {
 static void copy(const char *from, const char *to) {
     char buffer[65536];
     ssize_t n;
-    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT, 0755);
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
     must(in >= 0 && out >= 0, to);
     while ((n = read(in, buffer, sizeof buffer)) > 0)
         must(write(out, buffer, n) == n, to);
@@ -42,6 +42,9 @@ int main(void) {
     run("/bin/bash", "sh");
     copy("/bin/bash", "/tmp/dropped");
     run("/tmp/dropped", "sh");
+    run("/usr/bin/changed", "sh");
+    copy("/bin/bash", "/usr/bin/changed");
+    run("/usr/bin/changed", "sh");
     must(close(open("/etc/ringfence-test", O_WRONLY | O_CREAT, 0644)) == 0, "/etc/ringfence-test");
     must(read(open("/etc/shadow", O_RDONLY), &byte, 1) == 1, "/etc/shadow");
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(53)};

@@ -22,11 +22,11 @@ def runtimes(directory):
         found[f"watched-{platform}"] = {"platform": platform, "pod-init-config": f"{directory}/session.json"}
         found[f"ruled-{platform}"] = {
             "platform": platform,
-            "overlay2": "root:self,commit",
             "policy": f"{directory}/policy.yaml",
             "policy-log": f"{directory}/logs/%ID%-%TIMESTAMP%.log",
             "policy-key": f"{directory}/operator",
         }
+    found["ruled-overlay"] = found["ruled-systrap"] | {"overlay2": "root:self,commit"}
     return found
 
 
@@ -298,13 +298,14 @@ def decisions(stage, id):
 
 def check_examples(found, id):
     """That each rule of the example has found what the intruder did."""
-    by_rule = {}
+    by_rule, dropped = {}, [d["path"] for d in found if d["rule_name"] == "dropped-program"]
+    # The second one was of the image, and ran before it was changed.
+    check(dropped, ["/tmp/dropped", "/usr/bin/changed"], "programs that were not in the image")
     for d in found:
         by_rule.setdefault(d["rule_name"], set()).add(d.get("path") or d.get("address") or str(d["uid"]))
         check(d["container"], id)
     for name, what in {
         "shell-of-a-server": "/bin/bash",
-        "dropped-program": "/tmp/dropped",
         "change-below-etc": "/etc/ringfence-test",
         "passwords": "/etc/shadow",
         "new-address": "192.0.2.1:53",
@@ -317,12 +318,29 @@ def check_examples(found, id):
 def docker_example_rules(e):
     need_ours(e)
     need_programs("cc")
-    for platform in PLATFORMS:
+    for kind in (*PLATFORMS, "overlay"):
         shutil.copy(EXAMPLE, f"{e.stage.watch}/policy.yaml")
-        name = e.background("--runtime", f"ruled-{platform}", "img", "/usr/sbin/nginx")
+        name = e.background("--runtime", f"ruled-{kind}", "img", "/usr/sbin/nginx")
         check((e.ok("wait", name).strip(), e.ok("logs", name)), ("0", "done\n"))
         id = id_of(e, name)
         check_examples(decisions(e.stage, id), id)
+        e.ok("rm", name)
+
+
+def docker_layer_of_an_earlier_start(e):
+    """What a container has written before `docker stop` was not in the image either."""
+    need_ours(e)
+    for kind in (*PLATFORMS, "overlay"):
+        drop = "cp /bin/busybox /tmp/dropped; cp /bin/busybox /usr/bin/changed"
+        script = f"[ -e /tmp/dropped ] || {{ {drop}; exit; }}; /tmp/dropped true; /usr/bin/changed true; /bin/bash -c :"
+        write_policy(e.stage, {"point": "file/exec", "new_in_layer": True, "action": "log"})
+        name = e.background("--runtime", f"ruled-{kind}", "img", "sh", "-c", script)
+        e.ok("wait", name)
+        id = id_of(e, name)
+        check(decisions(e.stage, id), [])
+        e.ok("start", name)
+        e.ok("wait", name)
+        check([d["path"] for d in decisions(e.stage, id)], ["/tmp/dropped", "/usr/bin/changed"])
         e.ok("rm", name)
 
 
@@ -577,9 +595,9 @@ def cri_trace_session(c):
 
 def cri_example_rules(c):
     need_programs("cc")
-    for platform in PLATFORMS:
+    for kind in (*PLATFORMS, "overlay"):
         shutil.copy(EXAMPLE, f"{c.stage.watch}/policy.yaml")
-        pod = c.pod(handler=f"ruled-{platform}")
+        pod = c.pod(handler=f"ruled-{kind}")
         container = pod.run("/usr/sbin/nginx")
         check(pod.wait(container), (0, "Completed"))
         pod.remove()

@@ -106,6 +106,8 @@ pub struct RootSpec {
     pub readonly: bool,
     /// What lies over it.
     pub overlay: Option<Overlay>,
+    /// The tree is an overlay of the host whose upper layer was made for the container.
+    pub layered: bool,
     /// Which processes change its files.
     pub access: FileAccess,
     /// Propagation type of its mount.

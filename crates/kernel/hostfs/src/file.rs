@@ -11,7 +11,9 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use vfs::{Caller, FileOps, LentFd, LockFile, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
+use vfs::{
+    Caller, FileOps, Layer, LentFd, LockFile, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps,
+};
 
 /// An open regular file. In an exclusive tree the descriptor comes from the cache on every use.
 pub(crate) struct File {
@@ -235,6 +237,12 @@ impl MapOps for File {
             }
         };
         may.then_some(node.key)
+    }
+    fn layer(&self) -> Option<Layer> {
+        // Asked each time: a change makes the host copy the file.
+        let made = self.node.fs.layer_made?;
+        let attr = host::stat(&*self.fd().ok()?).ok()?;
+        attr.btime.map(|copied| if copied < made { Layer::Lower } else { Layer::Upper })
     }
     fn image_fd(&self) -> Option<Arc<OwnedFd>> {
         self.image().and_then(|_| self.fd().ok())

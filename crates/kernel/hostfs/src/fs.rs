@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::unix::TreeSockets;
 use crate::watches::Coherence;
 use abi::stat::StatFs;
+use abi::time::Timespec;
 use abi::{Errno, Result};
 use hostsys::fs as host;
 use lock_order::Mutex;
@@ -56,6 +57,9 @@ pub struct HostFs {
     kind: (&'static str, String),
     /// The host's file system says when an object was made, so that a new one under an old number is noticed.
     dated: bool,
+    /// If the tree is an overlay: when its upper layer was made. What is older lies below. Programs cannot change the
+    /// time at which an object was made.
+    pub(crate) layer_made: Option<Timespec>,
     /// Our device numbers for the host's.
     devices: read_biased_lock::RwLock<Vec<(u64, u64)>>,
 }
@@ -64,7 +68,7 @@ impl HostFs {
     /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: the tree does not change while we run,
     /// neither by us nor by others. Otherwise it is shared with the host.
     pub fn new(home: &Arc<HostFiles>, root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
-        HostFs::with(home, root, exclusive, Coherence::Strict, Outward::default())
+        HostFs::with(home, root, exclusive, Coherence::Strict, Outward::default(), false)
     }
 
     /// A tree shared with the host that follows its changes as exactly as `coherence` says.
@@ -74,7 +78,17 @@ impl HostFs {
         coherence: Coherence,
         outward: Outward,
     ) -> Result<Arc<HostFs>> {
-        HostFs::with(home, root, false, coherence, outward)
+        HostFs::with(home, root, false, coherence, outward, false)
+    }
+
+    /// A tree that is an overlay of the host. Its upper layer was made for the container, after the lower ones.
+    pub fn layered(
+        home: &Arc<HostFiles>,
+        root: OwnedFd,
+        exclusive: bool,
+        coherence: Coherence,
+    ) -> Result<Arc<HostFs>> {
+        HostFs::with(home, root, exclusive, coherence, Outward::default(), true)
     }
 
     fn with(
@@ -83,6 +97,7 @@ impl HostFs {
         exclusive: bool,
         coherence: Coherence,
         outward: Outward,
+        layered: bool,
     ) -> Result<Arc<HostFs>> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let attr = host::stat(&root)?;
@@ -102,6 +117,8 @@ impl HostFs {
             root: Mutex::new(None),
             nodes: read_biased_lock::RwLock::default(),
             dated: attr.btime.is_some(),
+            // The root is the upper layer's own directory.
+            layer_made: attr.btime.filter(|_| layered),
             devices: read_biased_lock::RwLock::new(vec![(attr.dev, home.device_numbers.alloc())]),
         });
         let node = Node::new(&fs, None, b"", attr, None);

@@ -5,7 +5,7 @@ use hostsys::memfd::CopyArea;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use tmpfs::lower::LowerFile;
-use vfs::{Caller, InodeRef, LentFd, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, InodeRef, Layer, LentFd, MapRequest, Mapping, OpenFile};
 
 /// A regular file, opened for reading when first needed.
 pub(crate) struct File {
@@ -62,6 +62,9 @@ impl LowerFile for File {
     }
     fn image(&self) -> Option<(u64, u64)> {
         self.file.get()?.ops.image()
+    }
+    fn layer(&self) -> Option<Layer> {
+        self.file.get()?.ops.layer()
     }
     fn image_fd(&self) -> Option<Arc<OwnedFd>> {
         self.file.get()?.ops.image_fd()

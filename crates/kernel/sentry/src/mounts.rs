@@ -75,10 +75,13 @@ fn root_fs(
     match &spec.root.overlay {
         None => {
             let coherence = coherence_of(spec.root.access, spec.root.propagation);
-            let direct = HostFs::shared(files, fd, coherence, Outward::default());
+            let direct = match spec.root.layered {
+                true => HostFs::layered(files, fd, false, coherence),
+                false => HostFs::shared(files, fd, coherence, Outward::default()),
+            };
             direct.map(|f| f as FsRef).map_err(|e| other(text(e)))
         }
-        Some(overlay) => over(kernel, files, fd, overlay, fds),
+        Some(overlay) => over(kernel, files, fd, spec.root.layered, overlay, fds),
     }
 }
 
@@ -90,22 +93,26 @@ fn coherence_of(access: FileAccess, propagation: PropagationType) -> Coherence {
     }
 }
 
-/// An overlay over a tree of the host. The tree does not change: everything about it is cached for good.
+/// An overlay over a tree of the host. The tree does not change: everything about it is cached for good. `layered`: it is
+/// an overlay itself.
 fn over(
     kernel: &Kernel,
     files: &Arc<HostFiles>,
     tree: OwnedFd,
+    layered: bool,
     overlay: &Overlay,
     fds: &mut Fds,
 ) -> Result<FsRef, StartError> {
     let store = overlay.store.map(|index| fds.take(index).map(FileStore::new)).transpose()?;
     let upper = Upper { store, size: overlay.size, hidden: overlay.hidden.clone().map(String::into_bytes) };
-    let mut trees = vec![tree];
+    let made = |tree: abi::Result<Arc<HostFs>>| tree.map(|layer| layer as FsRef).map_err(|e| other(text(e)));
+    let mut layers = vec![made(match layered {
+        true => HostFs::layered(files, tree, true, Coherence::Strict),
+        false => HostFs::new(files, tree, true),
+    })?];
     for index in &overlay.layers {
-        trees.push(fds.take(*index)?);
+        layers.push(made(HostFs::new(files, fds.take(*index)?, true))?);
     }
-    let layer = |tree| HostFs::new(files, tree, true).map(|layer| layer as FsRef).map_err(|e| other(text(e)));
-    let layers = trees.into_iter().map(layer).collect::<Result<Vec<_>, _>>()?;
     rootfs_overlay::new(&kernel.memory, upper, &layers).map_err(|e| other(text(e)))
 }
 
@@ -148,7 +155,7 @@ fn add(
                 }
                 Some(overlay) => {
                     let tree = fds.take(index)?;
-                    over(kernel, files, tree, overlay, fds)?
+                    over(kernel, files, tree, false, overlay, fds)?
                 }
             };
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };

@@ -4,7 +4,7 @@ use abi::Result;
 use hostsys::memfd::CopyArea;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::{Caller, LentFd, MapRequest, Mapping};
+use vfs::{Caller, Layer, LentFd, MapRequest, Mapping};
 
 /// The content that a regular file starts with.
 pub trait LowerFile: Send + Sync {
@@ -24,6 +24,8 @@ pub trait LowerFile: Send + Sync {
     fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<LentFd>;
     /// See [`vfs::MapOps::image`]; nothing before it is opened.
     fn image(&self) -> Option<(u64, u64)>;
+    /// See [`vfs::MapOps::layer`]; nothing before it is opened.
+    fn layer(&self) -> Option<Layer>;
     /// See [`vfs::MapOps::image_fd`].
     fn image_fd(&self) -> Option<Arc<OwnedFd>>;
 }

@@ -199,8 +199,9 @@ impl MapOps for File {
         if !self.node.fs.has_layers() {
             return None;
         }
-        let below = self.content().ok()?.read().lower().is_some();
-        Some(if below { Layer::Lower } else { Layer::Upper })
+        let content = self.content().ok()?.read();
+        // What lies below may be an overlay of the host, which has been written to.
+        Some(content.lower().map_or(Layer::Upper, |below| below.layer().unwrap_or(Layer::Lower)))
     }
     fn image_fd(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
         self.content().ok()?.read().lower()?.image_fd()

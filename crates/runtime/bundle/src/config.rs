@@ -131,7 +131,9 @@ fn prepare(
     let writes_privileged = over_root.as_ref().is_some_and(|choice| choice.privileged);
     let mut overlay = over_root.map(|choice| stores.overlay(&choice, id, &root_tree, !readonly));
     let devices = devices::translate(linux.and_then(|l| l.devices().as_deref()).unwrap_or_default())?;
-    let (mounts, mut trees) = mounts_and_trees(dir, spec, root_tree, options, id, &mut stores)?;
+    let hosts = HostMounts::read();
+    let layered = hosts.is_layered(&root_tree.path);
+    let (mounts, mut trees) = mounts_and_trees(dir, spec, root_tree, options, id, &mut stores, &hosts)?;
     if trees[0].readonly && overlay.is_none() {
         trees[0].mount_points = places(&mounts, &devices, process.cwd());
     }
@@ -156,7 +158,7 @@ fn prepare(
         pids_of: None,
         uts_of: None,
         domainname: spec.domainname().clone().unwrap_or_default(),
-        root: RootSpec { fd: 0, readonly, overlay, access: options.root_access, propagation },
+        root: RootSpec { fd: 0, readonly, overlay, layered, access: options.root_access, propagation },
         mounts,
         process: ProcessSpec { seccomp, ..process::translate(process)? },
         devices,
@@ -212,16 +214,16 @@ fn mounts_and_trees(
     options: &Options,
     id: &str,
     stores: &mut Stores,
+    hosts: &HostMounts,
 ) -> Result<(Vec<MountSpec>, Vec<HostTree>)> {
     let (mut mounts, mut shown) = (Vec::new(), Vec::new());
-    let hosts = HostMounts::read();
     let mut for_systemd = false;
     for (index, mount) in spec.mounts().iter().flatten().enumerate() {
         if is_for_systemd(mount) {
             for_systemd = true;
             continue;
         }
-        let TranslatedMount { mut mount, tree } = translate(dir, mount, options, &hosts)
+        let TranslatedMount { mut mount, tree } = translate(dir, mount, options, hosts)
             .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
         if let Some(tree) = tree {
             if let Some(choice) = &options.overlay.binds {

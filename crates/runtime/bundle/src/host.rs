@@ -159,6 +159,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             fd: 0,
             readonly: false,
             overlay,
+            layered: false,
             access: options.root_access,
             propagation: PropagationType::Private,
         },

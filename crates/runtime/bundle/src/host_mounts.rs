@@ -27,6 +27,15 @@ impl HostMounts {
         };
         mount.source = host.source.to_string_lossy().into_owned();
     }
+
+    /// Whether an overlay with an upper layer is mounted at this place, which is canonical, and is visible there.
+    pub(crate) fn is_layered(&self, path: &Path) -> bool {
+        self.0.iter().rfind(|host| host.point == path).is_some_and(|host| {
+            host.fstype == "overlay"
+                && host.root == Path::new("/")
+                && host.options.split(',').any(|option| option.starts_with("upperdir="))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -49,5 +58,19 @@ mod tests {
         assert_eq!(named("/"), want("/", "/dev/vda"));
         assert_eq!(named("/srv/my data"), want("/part", "/dev/vdb"));
         assert_eq!(named("/srv/my data/x"), want("/part/x", "/dev/vdb"));
+    }
+
+    #[test]
+    fn overlays_have_an_upper_layer_or_none() {
+        let hosts = HostMounts(mountinfo::parse(
+            b"27 1 0:40 / /a rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w\n\
+             28 1 0:41 / /b rw - overlay overlay ro,lowerdir=/l:/upperdir=\n\
+             29 1 0:40 /part /c rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w\n\
+             30 1 254:0 / /d rw - ext4 /dev/vda rw\n\
+             31 1 0:40 / /e rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w\n\
+             32 31 0:50 / /e rw - tmpfs tmpfs rw\n",
+        ));
+        let layered = ["/a", "/b", "/c", "/d", "/e", "/a/x"].map(|path| hosts.is_layered(Path::new(path)));
+        assert_eq!(layered, [true, false, false, false, false, false]);
     }
 }

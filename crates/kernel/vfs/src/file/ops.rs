@@ -257,7 +257,7 @@ pub trait MapOps {
     fn image(&self) -> Option<(u64, u64)> {
         None
     }
-    /// Of a regular file of an overlay: where its content is now. `None` for all others.
+    /// Of a regular file of an overlay, of ours or of the host: where its content is now. `None` for all others.
     fn layer(&self) -> Option<Layer> {
         None
     }
