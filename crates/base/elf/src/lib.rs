@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod core_file;
 mod program;
 
 pub use program::{Image, Segment, parse};
@@ -124,6 +125,8 @@ pub mod file_kind {
     pub const EXEC: u16 = 2;
     /// A program or library that may be placed anywhere.
     pub const DYN: u16 = 3;
+    /// A core file.
+    pub const CORE: u16 = 4;
 }
 
 /// Values of [`ProgramHeader::kind`].
@@ -132,6 +135,8 @@ pub mod program_kind {
     pub const LOAD: u32 = 1;
     /// Path of the interpreter.
     pub const INTERP: u32 = 3;
+    /// Notes.
+    pub const NOTE: u32 = 4;
     /// The program headers themselves.
     pub const PHDR: u32 = 6;
     /// Index of the unwind information.

@@ -111,8 +111,9 @@ impl Kernel {
 }
 
 /// While the container is frozen, waits until it is let go, or the task is to end.
-pub(crate) fn park_while_frozen(c: &Current) {
+pub(crate) fn park_while_frozen(c: &mut Current) {
     while c.task.group.container.is_frozen() && !c.dying() {
+        c.join_gathering();
         let _ = c.task.waiter.sleep_uninterruptible(None);
     }
 }

@@ -2,18 +2,95 @@
 //! [`crate::SystemCalls::dump_core`]. See core(5).
 //!
 //! The thread that dies gathers the others: each comes out of guest code or of its sleep, leaves its registers here and waits
-//! until the file is written. One that does not come in time, such as one that its tracer has stopped, is left out.
+//! until the file is written. One that does not come in time, such as one in a call of the host that waits, is left out.
+//! Threads that are stopped, for a tracer, by a signal or because the container is frozen, come from there.
+//!
+//! [`ThreadGroup::gather`] does the same for a process that goes on: no thread of the process makes that file.
 
 use crate::core_thread::{CoreThread, Gathering};
 use crate::current::Current;
+use crate::thread_group::ThreadGroup;
 use lock_order::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wait::{Events, WaitQueue};
+use wait::{Events, WaitQueue, Waiter};
 
 /// How long the threads of a process may take to come together.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Gathering {
+    fn new(by: i32, threads: Vec<CoreThread>) -> Arc<Gathering> {
+        Arc::new(Gathering {
+            by,
+            threads: Mutex::new(threads),
+            came: WaitQueue::new(),
+            done: AtomicBool::new(false),
+        })
+    }
+}
+
+fn scatter(group: &ThreadGroup) {
+    let mut s = group.signals.lock();
+    if let Some(g) = s.core.take() {
+        g.done.store(true, Ordering::SeqCst);
+    }
+    s.threads.iter().for_each(|t| t.kick_fatal());
+}
+
+/// The threads of a process that goes on, which stand still until this is dropped.
+pub struct Gathered<'a> {
+    group: &'a ThreadGroup,
+    /// Those that came.
+    pub threads: Vec<CoreThread>,
+    /// How many did not.
+    pub missing: usize,
+}
+
+impl Drop for Gathered<'_> {
+    fn drop(&mut self) {
+        scatter(self.group);
+    }
+}
+
+impl ThreadGroup {
+    /// Has the threads of a process stand still, the first one first. `None` when the process ends or a core file of it is
+    /// being written. Not for a thread of the process.
+    pub fn gather(&self) -> Option<Gathered<'_>> {
+        let new = Gathering::new(0, Vec::new());
+        {
+            let mut s = self.signals.lock();
+            if s.life.ends(0) || s.core.is_some() {
+                return None;
+            }
+            s.core = Some(new.clone());
+            s.threads.iter().for_each(|t| t.kick_fatal());
+        }
+        let mut gathered = Gathered { group: self, threads: Vec::new(), missing: 0 };
+        let waiter = Waiter::new();
+        let _subs = [
+            new.came.subscribe(Events::ALL, waiter.clone()),
+            self.thread_exit.subscribe(Events::ALL, waiter.clone()),
+        ];
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let (wanted, ends) = {
+                let s = self.signals.lock();
+                (s.threads.iter().filter(|t| !t.is_leaving()).count(), s.life.ends(0))
+            };
+            let came = new.threads.lock().len();
+            if came >= wanted || ends || Instant::now() >= until {
+                gathered.missing = wanted.saturating_sub(came);
+                break;
+            }
+            let _ = waiter.sleep_uninterruptible(Some(until));
+        }
+        gathered.threads = std::mem::take(&mut *new.threads.lock());
+        let first = self.pid.own_nr();
+        gathered.threads.sort_by_key(|t| (t.tid != first, t.tid));
+        Some(gathered)
+    }
+}
 
 impl Current {
     fn for_core(&mut self) -> CoreThread {
@@ -27,19 +104,13 @@ impl Current {
         }
     }
 
-    /// Gathers the threads of the process, this one first. `None` when the process ends already. [`Current::scatter`] lets
+    /// Gathers the threads of the process that ends, this one first. `None` when the process ends already. [`Current::scatter`] lets
     /// them go.
     pub fn gather(&mut self) -> Option<Vec<CoreThread>> {
         let own = self.for_core();
         let group = self.task.group.clone();
         let me = self.task.tid();
-        let new = Gathering {
-            by: me,
-            threads: Mutex::new(vec![own]),
-            came: WaitQueue::new(),
-            done: AtomicBool::new(false),
-        };
-        let new = Arc::new(new);
+        let new = Gathering::new(me, vec![own]);
         {
             let mut s = group.signals.lock();
             if s.life.ends(me) || s.core.is_some() {
@@ -66,11 +137,7 @@ impl Current {
 
     /// The core file is written, or will not be.
     pub fn scatter(&mut self) {
-        let mut s = self.task.group.signals.lock();
-        if let Some(g) = s.core.take() {
-            g.done.store(true, Ordering::SeqCst);
-        }
-        s.threads.iter().for_each(|t| t.kick_fatal());
+        scatter(&self.task.group);
     }
 
     /// Takes part in another thread's core file, if there is one in the making.

@@ -23,7 +23,7 @@ pub struct CoreThread {
 
 /// A core file in the making.
 pub(crate) struct Gathering {
-    /// The thread that makes it.
+    /// The thread that makes it; 0 for a process that goes on.
     pub(crate) by: i32,
     /// Threads that have come together.
     pub(crate) threads: Mutex<Vec<CoreThread>>,

@@ -233,6 +233,7 @@ fn park_while_stopped(c: &mut Current) -> Flow {
         c.task.cgroup.set_frozen(true);
         loop {
             let _ = c.task.waiter.sleep_uninterruptible(None);
+            c.join_gathering();
             let s = g.signals.lock();
             if !s.stop.is_on() || !s.life.is_running() || c.task.trace.is_traced() {
                 break;

@@ -84,6 +84,7 @@ pub use activity::Activity;
 pub use caller::TaskCaller;
 pub use cgroups::Mover;
 pub use clone::CloneArgs;
+pub use core::Gathered;
 pub use core_thread::CoreThread;
 pub use counts::Counts;
 pub use coverage::{Asked, Coverage};

@@ -152,6 +152,7 @@ impl Current {
                 self.task.cgroup.set_frozen(true);
                 let _ = self.task.waiter.sleep_uninterruptible(None);
                 self.task.cgroup.set_frozen(false);
+                self.join_gathering();
             }
         }
     }

@@ -108,7 +108,7 @@ fn run(mut c: Current) {
         if c.exit_code.is_some() {
             break;
         }
-        park_while_frozen(&c);
+        park_while_frozen(&mut c);
         if (c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some())
             && let Flow::Leave = handle_pending(&mut c)
         {
