@@ -18,6 +18,7 @@ const ALLOWED: &[Allowed] = &[
     ("crates/kernel/caller/src/pace.rs", "Pace", "lives as long as one wait"),
     ("crates/kernel/caller/src/retry.rs", "Patience", "lives as long as one call"),
     ("crates/kernel/syscalls/src/events/epoll.rs", "Wait", "the argument of one call"),
+    ("crates/kernel/syscalls/src/processes/coredump.rs", "Outside", "lives as long as one request"),
     ("crates/kernel/syscalls/src/timeout.rs", "Timeout", "lives as long as one call"),
 ];
 

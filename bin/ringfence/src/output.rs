@@ -4,6 +4,7 @@ use lifecycle::Result;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Writes a line to standard output. A closed pipe is an error, not a panic.
@@ -22,14 +23,39 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     /// Opens the file before there is something to write, so that a wrong path is told at once.
     pub(crate) fn open(path: &'a Path) -> io::Result<Self> {
+        Self::with_mode(path, 0o666)
+    }
+
+    /// The same for a regular file that the user alone may read, if it is a new one.
+    pub(crate) fn private(path: &'a Path) -> io::Result<Self> {
+        let output = Self::with_mode(path, 0o600)?;
+        match output.file.metadata()?.is_file() {
+            true => Ok(output),
+            false => Err(io::Error::other("not a regular file")),
+        }
+    }
+
+    fn with_mode(path: &'a Path, mode: u32) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        match options.write(true).create_new(true).open(path) {
+        // A FIFO without a reader is an error and no wait.
+        options.write(true).mode(mode).custom_flags(libc::O_NONBLOCK);
+        match options.clone().create_new(true).open(path) {
             Ok(file) => Ok(Self { path, file, new: true }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Ok(Self { path, file: OpenOptions::new().write(true).open(path)?, new: false })
+                Ok(Self { path, file: options.open(path)?, new: false })
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// For one that writes by itself, and then calls [`Output::keep`].
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The file is complete, and stays.
+    pub(crate) fn keep(&mut self) {
+        self.new = false;
     }
 
     /// Writes the text, instead of what the file held.

@@ -6,7 +6,8 @@ use crate::output::{Output, say};
 use crate::{USAGE_ERROR, values};
 use clap::{Args, ValueEnum};
 use hostsys::signals::SignalFd;
-use lifecycle::{Error, Result, Settings, debug};
+use lifecycle::debug::{self, SentryCore};
+use lifecycle::{Error, Result, Settings};
 use profile::{Profile, Request};
 use spec::Refusal;
 use std::collections::BTreeMap;
@@ -50,6 +51,18 @@ pub(crate) struct Debug {
     /// File for --coverage [default: standard output]
     #[arg(long, value_name = "FILE", requires = "coverage")]
     pub(crate) out: Option<PathBuf>,
+    /// Write a core file of the sandbox's own kernel, for its developers; the sandbox stands still for 10 seconds at most
+    #[arg(long, value_name = "FILE")]
+    pub(crate) core: Option<PathBuf>,
+    /// Have --core hold the memory that the kernel shares with the container's programs, too
+    #[arg(long, requires = "core")]
+    pub(crate) core_with_guest_memory: bool,
+    /// Write a core file of a process of the container, by its process ID there; the process goes on
+    #[arg(long, value_name = "PID", requires = "output", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) guest_core: Option<i32>,
+    /// File for --guest-core
+    #[arg(long, value_name = "FILE", requires = "guest_core")]
+    pub(crate) output: Option<PathBuf>,
     /// The container's name
     pub(crate) id: String,
 }
@@ -74,8 +87,9 @@ pub(crate) enum Strace {
 
 pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
     let nothing = args.log_level.is_none() && args.strace.is_none() && args.signal.is_none();
+    let nothing = nothing && args.core.is_none() && args.guest_core.is_none();
     if nothing && !args.ps && !args.coverage && args.profile.is_none() {
-        let text = "say what to do: --ps, --log-level, --strace, --profile, --coverage or --signal";
+        let text = "say what to do: --ps, --log-level, --strace, --profile, --coverage, --core, --guest-core or --signal";
         return Err(Error::with_status(USAGE_ERROR, text));
     }
     let signal = args.signal.as_deref().map(parse_signal).transpose()?;
@@ -92,6 +106,12 @@ pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
     }
     if args.coverage {
         write_coverage(settings, args)?;
+    }
+    if let (Some(pid), Some(path)) = (args.guest_core, &args.output) {
+        write_guest_core(settings, &args.id, pid, path)?;
+    }
+    if let Some(path) = &args.core {
+        write_core(settings, args, path)?;
     }
     signal.map_or(Ok(()), |signo| debug::signal_sentry(settings, &args.id, signo))
 }
@@ -139,6 +159,53 @@ fn write_coverage(settings: &Settings, args: &Debug) -> Result<()> {
     let Some(path) = &args.out else { return say(text) };
     let wrong = |error| format!("{}: {error}", path.display());
     Ok(Output::open(path).map_err(wrong)?.write(&format!("{text}\n")).map_err(wrong)?)
+}
+
+/// Stops the sandbox's kernel and writes its core file.
+fn write_core(settings: &Settings, args: &Debug, path: &Path) -> Result<()> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let stop = SignalFd::new(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT])?;
+    let mut output = Output::private(path).map_err(|error| wrong(&error))?;
+    let wanted = SentryCore {
+        file: output.file(),
+        with_guest_memory: args.core_with_guest_memory,
+        stop: stop.as_fd(),
+    };
+    let written = debug::sentry_core(settings, &args.id, &wanted).map_err(|error| wrong(&error))?;
+    output.keep();
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    say(format_args!(
+        "{}: {} threads, {} MiB of memory; the sandbox was stopped for {:.2} s",
+        path.display(),
+        written.threads,
+        mib(written.bytes),
+        written.stopped.as_secs_f64()
+    ))?;
+    if written.left_out > 0 {
+        return Err(format!(
+            "{}: {} MiB are missing, since writing took longer than {} seconds: name a file on a faster disk",
+            path.display(),
+            mib(written.left_out),
+            debug::LONGEST_STOP.as_secs()
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Writes the core file of a process inside.
+fn write_guest_core(settings: &Settings, id: &str, pid: i32, path: &Path) -> Result<()> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let stop = SignalFd::new(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT])?;
+    let mut output = Output::private(path).map_err(|error| wrong(&error))?;
+    let written = debug::guest_core(settings, id, pid, output.file(), stop.as_fd());
+    let (threads, missing) = written.map_err(|error| wrong(&error))?;
+    output.keep();
+    say(format_args!("{}: {threads} threads", path.display()))?;
+    match missing {
+        0 => Ok(()),
+        n => Err(format!("{}: {n} threads are missing: they did not come to a stop", path.display()).into()),
+    }
 }
 
 fn title(id: &str, profile: &Profile) -> String {

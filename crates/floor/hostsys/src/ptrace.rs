@@ -30,6 +30,30 @@ pub fn seize(pid: i32) -> Result<()> {
     request(libc::PTRACE_SEIZE, pid, 0, OPTIONS as usize).map(drop)
 }
 
+/// Attaches to a thread without stopping it; it goes on by itself when the tracer ends.
+pub fn seize_to_look(tid: i32) -> Result<()> {
+    request(libc::PTRACE_SEIZE, tid, 0, 0).map(drop)
+}
+
+/// Lets a stopped thread go, with a signal or 0.
+pub fn detach(tid: i32, signo: i32) -> Result<()> {
+    request(libc::PTRACE_DETACH, tid, 0, signo as usize).map(drop)
+}
+
+/// What has become of one thread that the calling thread traces, if it has stopped or ended.
+pub fn look(tid: i32) -> Result<Option<Event>> {
+    let mut status = 0;
+    // SAFETY: `status` is valid for writes.
+    let r = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG) };
+    if crate::check(i64::from(r))? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(match libc::WIFSTOPPED(status) {
+        true => Event::Stopped(libc::WSTOPSIG(status), status >> 16),
+        false => Event::Gone,
+    }))
+}
+
 /// Stops a running thread ([`EVENT_STOP`]).
 pub fn interrupt(tid: i32) -> Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
@@ -51,6 +75,14 @@ pub fn regs(tid: i32) -> Result<Regs> {
     let mut r: Regs = unsafe { std::mem::zeroed() };
     request(libc::PTRACE_GETREGS, tid, 0, ptr::from_mut(&mut r) as usize)?;
     Ok(r)
+}
+
+/// The registers in the order in which the structure, and so a core file, has them.
+pub fn words(r: &Regs) -> [u64; 27] {
+    [
+        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi,
+        r.rdi, r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss, r.fs_base, r.gs_base, r.ds, r.es, r.fs, r.gs,
+    ]
 }
 
 /// Replaces them; EIO for values the processor would refuse.

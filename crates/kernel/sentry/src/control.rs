@@ -272,6 +272,14 @@ impl Running for Control {
         written.map_err(|error| other(format!("processes: {error}")))
     }
 
+    fn guest_core(&self, pid: i32, to: OwnedFd) -> Result<(u32, u32), StartError> {
+        let group = self.own_group(pid).filter(|group| group.exit_status().is_none());
+        let group = group.ok_or_else(|| other(format!("the container has no process {pid}")))?;
+        let done = syscalls::dump_running(&group, &to.into());
+        let (threads, missing) = done.map_err(|error| other(format!("process {pid}: {error}")))?;
+        Ok((threads as u32, missing as u32))
+    }
+
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {
         let find = |id: &String| {
             let found = self.pod.find(id).filter(|container| !container.is_over());

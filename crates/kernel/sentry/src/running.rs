@@ -44,6 +44,9 @@ pub trait Running: Send + Sync {
     fn trace_list(&self) -> Vec<Status>;
     /// Writes the processes to a pipe, as JSON: those of the container, or of all for the one that the sandbox began with.
     fn dump_processes(&self, to: OwnedFd) -> Result<(), StartError>;
+    /// Writes a core file of a process, by its id in the container, to a pipe, in pieces; the process goes on. Gives its threads, and
+    /// how many further ones did not come to a stop.
+    fn guest_core(&self, pid: i32, to: OwnedFd) -> Result<(u32, u32), StartError>;
     /// Makes another container in the same sandbox.
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
     /// Waits for the end of the first process, and then for all that is left of the container; its wait status.

@@ -34,4 +34,5 @@ mod time;
 mod timeout;
 
 pub use dispatch::{Calls, all_rows, numbers, row, trace_points};
+pub use processes::coredump::dump_running;
 pub use table::{Row, Support};

@@ -2,9 +2,13 @@
 
 use crate::find::connect;
 use crate::ps::{self, running};
-use crate::{Result, Settings, pod};
+use crate::{Result, Settings, pod, sentry_core};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use spec::{ProcessInfo, Refusal};
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+
+pub use crate::sentry_core::{LONGEST as LONGEST_STOP, SentryCore, SentryCoreWritten};
 
 /// Fails when the container does not run.
 pub fn check_runs(settings: &Settings, id: &str) -> Result<()> {
@@ -28,14 +32,39 @@ pub fn set_log(settings: &Settings, id: &str, debug: bool, strace: bool) -> Resu
 
 /// Sends a signal to the sandbox's own kernel: the host process that is the sentry.
 pub fn signal_sentry(settings: &Settings, id: &str, signo: i32) -> Result<()> {
-    let host = host_processes(settings, id)?;
-    let sentry = ps::sentry(host.init).ok_or("the sandbox's kernel is not there any more")?;
-    let pid = Pid::from_raw(sentry).ok_or("the sandbox's kernel is not there any more")?;
+    let pid = Pid::from_raw(sentry(settings, id)?).ok_or("the sandbox's kernel is not there any more")?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     match Signal::from_named_raw(signo) {
         Some(signal) => Ok(pidfd_send_signal(&pidfd, signal)?),
         None => Err(format!("signal {signo} has no name on the host").into()),
     }
+}
+
+/// The sandbox's own kernel, by its process ID on the host.
+fn sentry(settings: &Settings, id: &str) -> Result<i32> {
+    let init = host_processes(settings, id)?.init;
+    ps::sentry(init).ok_or_else(|| "the sandbox's kernel is not there any more".into())
+}
+
+/// Writes a core file of the sandbox's own kernel, which is stopped meanwhile.
+pub fn sentry_core(settings: &Settings, id: &str, wanted: &SentryCore<'_>) -> Result<SentryCoreWritten> {
+    sentry_core::write(sentry(settings, id)?, wanted)
+}
+
+/// Writes a core file of a process inside, by its id in the container; the process goes on. Ends early when `stop` is
+/// readable. Gives its threads, and how many further ones did not come to a stop.
+pub fn guest_core(
+    settings: &Settings,
+    id: &str,
+    pid: i32,
+    file: &File,
+    stop: BorrowedFd<'_>,
+) -> Result<(u32, u32)> {
+    let (container, record) = running(settings, id)?;
+    if record.is_frozen() {
+        return Err("container is paused: resume it first".into());
+    }
+    Ok(connect(&container)?.guest_core(pid, file, stop)?)
 }
 
 /// Processes on the host that a profile is taken of.

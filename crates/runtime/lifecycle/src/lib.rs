@@ -42,6 +42,7 @@ mod record;
 mod run;
 mod run_hooks;
 mod sandbox_log;
+mod sentry_core;
 mod settings;
 mod start;
 mod start_hooks;

@@ -1,5 +1,6 @@
 //! The command line's side of a container that runs already.
 
+use crate::core_pieces;
 use crate::launch::{arguments, sealed};
 use crate::logging::Format;
 use crate::messages::{Event, Request, exit_code};
@@ -317,6 +318,28 @@ impl Client {
                 }
                 _ => return Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
             }
+        }
+    }
+
+    /// Writes the core file of a process, which goes on, until `stop` is readable. Gives its threads, and how many further ones
+    /// did not stop.
+    pub fn guest_core(&self, pid: i32, file: &File, stop: BorrowedFd<'_>) -> Result<(u32, u32), Error> {
+        let (read, write) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        // A client that does not read must not hold the process inside up.
+        rustix::io::ioctl_fionbio(&write, true).map_err(io::Error::from)?;
+        self.channel.set_patience(None)?;
+        self.channel.send(&Request::GuestCore { pid }, &[write.as_fd()])?;
+        drop(write);
+        let received = core_pieces::receive(&mut File::from(read), file, stop);
+        let whole = match received {
+            // The sandbox says why there is no more.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+            received => received.map(|()| true)?,
+        };
+        match self.event()? {
+            Event::Cored { threads, missing } if whole => Ok((threads, missing)),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
         }
     }
 

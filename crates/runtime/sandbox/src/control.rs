@@ -181,6 +181,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Ok(()) => Event::Done,
                 Err(error) => Event::Failed(error),
             },
+            Request::GuestCore { pid } => match one(fds).and_then(|to| kernel.guest_core(pid, to)) {
+                Ok((threads, missing)) => Event::Cored { threads, missing },
+                Err(error) => Event::Failed(error),
+            },
             Request::TraceList => Event::TraceSessions { list: kernel.trace_list() },
             Request::Processes => match send_processes(channel, kernel) {
                 Ok(()) => continue,

@@ -21,6 +21,7 @@ pub mod boot;
 pub mod client;
 pub mod console;
 mod control;
+mod core_pieces;
 pub mod crash;
 mod figures;
 mod filter;

@@ -104,6 +104,11 @@ pub(crate) enum Request {
     TraceList,
     /// Write the processes as JSON: with a pipe that takes it. Answered when all is written.
     TraceProcfs,
+    /// Write a core file of a process, which goes on: with a pipe that takes pieces. Answered with [`Event::Cored`].
+    GuestCore {
+        /// Its id in the container.
+        pid: i32,
+    },
     /// What to log from now on.
     Log {
         /// More than warnings.
@@ -157,6 +162,13 @@ pub(crate) enum Event {
     WrittenBack {
         /// What was left out.
         left: String,
+    },
+    /// The core file is written.
+    Cored {
+        /// Threads in it.
+        threads: u32,
+        /// Threads that did not come to a stop.
+        missing: u32,
     },
     /// The trace sessions of the sandbox.
     TraceSessions {

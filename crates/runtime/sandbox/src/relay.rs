@@ -91,6 +91,7 @@ pub fn run(
                     | Event::Processes { .. }
                     | Event::Metrics { .. }
                     | Event::Refusals { .. }
+                    | Event::Cored { .. }
                     | Event::WrittenBack { .. }
                     | Event::TraceSessions { .. },
                     _,

@@ -6,30 +6,27 @@
 use crate::processes::corenotes;
 use abi::{PAGE_SIZE, SigInfo};
 use caller::{HasCredentials, Identity};
-use mm::{TOUCHED, TRAMPOLINES, Vma};
+use elf::core_file::{self, Segment};
+use mm::{Mm, TOUCHED, TRAMPOLINES, Vma};
 use namei::OpenHow;
 use namei::lookup::Start;
 use namei::open::open_at;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{CoreThread, Current};
+use std::time::{Duration, Instant};
+use task::{CoreThread, Current, Task, ThreadGroup};
 use vfs::OpenFile;
 
 /// Bytes copied at once.
 const PIECE: usize = 256 << 10;
 /// Larger mappings are reservations rather than data: their content is left out.
 const MAX_MAPPING: u64 = 4 << 30;
-const EHDR: u64 = 64;
-const PHDR: u64 = 56;
-
-/// A segment of memory.
-struct Segment {
-    start: u64,
-    end: u64,
-    prot: i32,
-    /// Bytes of it that the file holds.
-    held: u64,
-}
+/// How long the writer waits for a reader that does not keep up, before it looks again.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a process waits at most for a core file that was asked for.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Writes the core file of a process that a signal ends; true when there is one, if only its beginning for want of
 /// room.
@@ -44,8 +41,10 @@ pub fn dump(c: &mut Current, info: &SigInfo) -> bool {
     // A policy may have refused the file and want more.
     c.task.serve_sentence();
     let done = file.is_some_and(|file| {
-        let whole = write(c, &file, info, &threads, limit);
-        log::debug!("[{}] core file, whole: {}", c.task.tid(), whole.is_some());
+        let (task, mm) = (c.task.clone(), c.mm.clone());
+        let mut to = Dump { c, file: &file, limit };
+        let whole = write(&task, &mm, Some(info), &threads, &mut to);
+        log::debug!("[{}] core file, whole: {}", task.tid(), whole.is_some());
         true
     });
     c.scatter();
@@ -118,8 +117,8 @@ fn create(c: &Current, name: &[u8]) -> Option<Arc<OpenFile>> {
 }
 
 /// What the file holds of each mapping, by the process's filter.
-fn segments(c: &Current) -> Vec<Segment> {
-    let filter = c.mm.dump_filter.load(Ordering::Relaxed);
+fn segments(task: &Task, mm: &Mm) -> Vec<Segment> {
+    let filter = mm.dump_filter.load(Ordering::Relaxed);
     let wants = |bit: u32| filter & 1 << bit != 0;
     let held = |v: &Vma| {
         if v.flags & mm::DONT_DUMP != 0 {
@@ -139,38 +138,40 @@ fn segments(c: &Current) -> Vec<Segment> {
         }
         let head = v.file.is_some() && v.offset == 0 && v.prot & libc::PROT_READ != 0 && wants(4);
         let mut magic = [0; 4];
-        if head && c.mm.space.read(v.start, &mut magic) == 4 && magic == *b"\x7fELF" { PAGE_SIZE } else { 0 }
+        if head && mm.space.read(v.start, &mut magic) == 4 && magic == *b"\x7fELF" { PAGE_SIZE } else { 0 }
     };
-    let vmas: Vec<Vma> =
-        c.mm.with_map(|m| m.iter().filter(|v| v.flags & TRAMPOLINES == 0).cloned().collect());
+    let vmas: Vec<Vma> = mm.with_map(|m| m.iter().filter(|v| v.flags & TRAMPOLINES == 0).cloned().collect());
     let mut all: Vec<Segment> =
         vmas.iter().map(|v| Segment { start: v.start, end: v.end, prot: v.prot, held: held(v) }).collect();
-    if let Some((start, len)) = c.kernel().platform.limits().vdso {
+    if let Some((start, len)) = task.kernel().platform.limits().vdso {
         let prot = libc::PROT_READ | libc::PROT_EXEC;
         all.push(Segment { start, end: start + len, prot, held: len });
     }
-    // The count has 16 bits.
-    all.truncate(0xff00);
+    all.truncate(core_file::MAX_SEGMENTS);
     all
 }
 
-fn write(c: &mut Current, file: &OpenFile, info: &SigInfo, threads: &[CoreThread], limit: u64) -> Option<()> {
-    let notes = corenotes::all(c, info, threads);
-    let segments = segments(c);
-    let notes_at = EHDR + PHDR * (segments.len() as u64 + 1);
-    let data_at = (notes_at + notes.len() as u64).next_multiple_of(PAGE_SIZE);
-    let mut head = corenotes::elf_header(segments.len() as u16 + 1);
-    head.extend(corenotes::program_header(4, 0, notes_at, 0, notes.len() as u64, 0, 4));
-    let mut at = data_at;
-    for s in &segments {
-        let flags =
-            (s.prot & libc::PROT_READ) << 2 | s.prot & libc::PROT_WRITE | (s.prot & libc::PROT_EXEC) >> 2;
-        let len = s.end - s.start;
-        head.extend(corenotes::program_header(1, flags as u32, at, s.start, s.held, len, PAGE_SIZE));
-        at += s.held;
-    }
-    head.extend(notes);
-    put(c, file, &head, 0, limit)?;
+/// Where a core file is written to.
+trait Target {
+    /// Writes bytes at an offset. `None`: the file ends here.
+    fn put(&mut self, bytes: &[u8], at: u64) -> Option<()>;
+    /// Gives the file its length.
+    fn finish(&mut self, len: u64) -> Option<()>;
+    /// Whether the rest is not wanted any more.
+    fn gives_up(&self) -> bool;
+}
+
+fn write(
+    task: &Task,
+    mm: &Mm,
+    info: Option<&SigInfo>,
+    threads: &[CoreThread],
+    to: &mut dyn Target,
+) -> Option<()> {
+    let notes = corenotes::all(task, mm, info, threads);
+    let segments = segments(task, mm);
+    let (head, data_at) = core_file::head(&notes, &segments);
+    to.put(&head, 0)?;
     let mut at = data_at;
     let mut piece = vec![0; PIECE];
     for s in &segments {
@@ -178,31 +179,36 @@ fn write(c: &mut Current, file: &OpenFile, info: &SigInfo, threads: &[CoreThread
         while from < s.start + s.held {
             let n = (s.start + s.held - from).min(PIECE as u64) as usize;
             let part = piece.get_mut(..n)?;
-            copy(c, from, part);
+            copy(mm, from, part);
             // What is zero, or cannot be read, is a hole.
-            for (i, page) in part.chunks(PAGE_SIZE as usize).enumerate() {
-                if page.iter().any(|b| *b != 0) {
-                    put(c, file, page, at + i as u64 * PAGE_SIZE, limit)?;
+            let is_hole = |page: &[u8]| page.iter().all(|b| *b == 0);
+            let mut pages = part.chunks(PAGE_SIZE as usize).enumerate().peekable();
+            while let Some((first, page)) = pages.next() {
+                if is_hole(page) {
+                    continue;
                 }
+                let mut behind = first + 1;
+                while pages.next_if(|(_, page)| !is_hole(page)).is_some() {
+                    behind += 1;
+                }
+                let bytes = first * PAGE_SIZE as usize..(behind * PAGE_SIZE as usize).min(part.len());
+                to.put(part.get(bytes)?, at + first as u64 * PAGE_SIZE)?;
             }
             (from, at) = (from + n as u64, at + n as u64);
-            if c.is_killed() {
+            if to.gives_up() {
                 return None;
             }
         }
     }
-    if at > limit {
-        return None;
-    }
-    namei::attr::ftruncate(c, file, at as i64).ok()
+    to.finish(at)
 }
 
 /// Reads memory; what cannot be read is zero.
-fn copy(c: &mut Current, from: u64, to: &mut [u8]) {
+fn copy(mm: &Mm, from: u64, to: &mut [u8]) {
     let mut done = 0;
     while done < to.len() {
         let rest = &mut to[done..];
-        done += c.mm.space.read(from + done as u64, rest);
+        done += mm.space.read(from + done as u64, rest);
         if done < to.len() {
             // To the next page.
             let next = ((from + done as u64) / PAGE_SIZE + 1) * PAGE_SIZE;
@@ -213,16 +219,108 @@ fn copy(c: &mut Current, from: u64, to: &mut [u8]) {
     }
 }
 
-fn put(c: &Current, file: &OpenFile, bytes: &[u8], at: u64, limit: u64) -> Option<()> {
-    if at + bytes.len() as u64 > limit {
-        return None;
-    }
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.ops.write(c, file, bytes.get(done..)?, at + done as u64) {
-            Ok(n) if n > 0 => done += n,
-            _ => return None,
+/// The file inside of a process that ends.
+struct Dump<'a> {
+    c: &'a mut Current,
+    file: &'a OpenFile,
+    limit: u64,
+}
+
+impl Target for Dump<'_> {
+    fn put(&mut self, bytes: &[u8], at: u64) -> Option<()> {
+        if at + bytes.len() as u64 > self.limit {
+            return None;
         }
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.file.ops.write(self.c, self.file, bytes.get(done..)?, at + done as u64) {
+                Ok(n) if n > 0 => done += n,
+                _ => return None,
+            }
+        }
+        Some(())
     }
-    Some(())
+
+    fn finish(&mut self, len: u64) -> Option<()> {
+        if len > self.limit {
+            return None;
+        }
+        namei::attr::ftruncate(self.c, self.file, len as i64).ok()
+    }
+
+    fn gives_up(&self) -> bool {
+        self.c.is_killed()
+    }
+}
+
+/// The pipe to a file outside, for a process that goes on. See `core_pieces` of crate `sandbox`.
+struct Outside<'a> {
+    pipe: &'a File,
+    until: Instant,
+    error: Option<String>,
+}
+
+impl Outside<'_> {
+    /// Writes to the pipe, which does not block: a reader outside that stops must not hold the process up for ever.
+    fn send(&mut self, mut bytes: &[u8]) -> Option<()> {
+        while !bytes.is_empty() {
+            match self.pipe.write(bytes) {
+                Ok(n) if n > 0 => bytes = bytes.get(n..)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.gives_up() {
+                        return None;
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                done => {
+                    self.error = Some(done.map_or_else(|error| error.to_string(), |_| "no room".into()));
+                    return None;
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+impl Target for Outside<'_> {
+    fn put(&mut self, bytes: &[u8], at: u64) -> Option<()> {
+        let mut at = at;
+        for piece in bytes.chunks(PIECE) {
+            self.send(&at.to_le_bytes())?;
+            self.send(&(piece.len() as u32).to_le_bytes())?;
+            self.send(piece)?;
+            at += piece.len() as u64;
+        }
+        Some(())
+    }
+
+    fn finish(&mut self, len: u64) -> Option<()> {
+        self.send(&len.to_le_bytes())?;
+        self.send(&0u32.to_le_bytes())
+    }
+
+    fn gives_up(&self) -> bool {
+        Instant::now() > self.until
+    }
+}
+
+/// Writes the core file of a process that goes on to a pipe, as [`dump`] does for one that ends. The process stands
+/// still meanwhile. Gives the number of its threads and how many of them did not come.
+pub fn dump_running(group: &Arc<ThreadGroup>, pipe: &File) -> Result<(usize, usize), String> {
+    let task = group.any_thread().ok_or("it has ended")?;
+    let gathered = group.gather().ok_or("it ends, or a core file of it is being written")?;
+    if gathered.threads.is_empty() {
+        return Err("none of its threads came to a stop in time; is it paused or not started?".into());
+    }
+    let mm = task.mm();
+    let mut to = Outside { pipe, until: Instant::now() + LONGEST, error: None };
+    let whole = write(&task, &mm, None, &gathered.threads, &mut to);
+    let count = gathered.threads.len();
+    match (whole, to.error) {
+        (_, Some(error)) => Err(error),
+        (None, None) => Err(format!("it took longer than {} seconds", LONGEST.as_secs())),
+        (Some(()), None) if group.exit_status().is_some() => Err("it has ended meanwhile".into()),
+        (Some(()), None) => Ok((count, gathered.missing)),
+    }
 }
