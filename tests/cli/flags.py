@@ -348,8 +348,13 @@ def test_report_of_a_crash():
     # The main thread died, whose functions a release build puts into each other.
     assert re.search(r"\n  ringfence\+0x[0-9a-f]+  main\n", report), report
     assert f"host: {os.uname().release} " in report and "\nplatform: " in report, report
-    (line,) = [line.split() for line in report.splitlines() if " sleep " in line]
-    check(line[3:], ["sleep", "clock_nanosleep"])
+    # Its last calls, the last one first: numbers of arguments, results where there are some.
+    (calls,) = re.findall(r"\n +\d+ +\d+ +\d+ sleep\n((?:      \w+\(.*\n)*)", report)
+    first, *others = calls.splitlines()
+    assert re.fullmatch(r"      clock_nanosleep\(0x0, 0x0, 0x[0-9a-f]+, 0x[0-9a-f]+\) = not finished", first), first
+    check(len(others), 3, calls)
+    for call in others:
+        assert re.fullmatch(r"      \w+\((0x[0-9a-f]+(, )?)*\) = (0x[0-9a-f]+|-1 E[A-Z]+)", call), call
 
 
 def test_report_of_an_abort_and_of_a_forbidden_call():

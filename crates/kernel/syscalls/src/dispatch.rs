@@ -123,13 +123,15 @@ impl Calls {
     fn perform(&self, c: &mut Current) {
         let (nr, args) = c.ctx.call();
         c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
-        c.task.counts.call();
+        let n = c.task.counts.call();
+        c.task.last_calls.begin(n, nr, &args);
         let watch = c.kernel().trace.of_call(nr);
         let strace = watch & call::LOGGED != 0;
         if let Err(r) = c.seccomp_check(nr) {
             if strace {
                 log::info!(target: "strace", "[{}] call {nr} stopped by seccomp: {r:?}", c.task.tid());
             }
+            note_end(c, n, &r);
             c.set_result(r);
             c.task.in_syscall.store(0, Ordering::Relaxed);
             return;
@@ -140,8 +142,19 @@ impl Calls {
             0 => self.call(c, nr, args, false),
             _ => self.watched_call(c, nr, args, watch),
         };
+        note_end(c, n, &result);
         c.set_result(result);
         c.task.in_syscall.store(0, Ordering::Relaxed);
+    }
+}
+
+/// For the report of a crash. An interrupted call has no result yet.
+#[inline]
+fn note_end(c: &Current, n: u64, result: &SysResult) {
+    match result {
+        Ok(value) => c.task.last_calls.end(n, *value),
+        Err(SysErr::Errno(errno)) => c.task.last_calls.end(n, errno.to_ret()),
+        Err(_) => {}
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Row {
     pub name: &'static str,
     /// Converts the arguments and calls the handler.
     pub call: fn(&mut Current, [u64; 6]) -> SysResult,
+    /// How many arguments it takes.
+    pub arguments: usize,
     /// The arguments for strace.
     pub show: fn(&Current, [u64; 6]) -> String,
     /// How much is there.
@@ -43,6 +45,7 @@ macro_rules! rows { ($($nr:literal $name:ident($($t:ty),*) = $h:path, $s:expr $(
         nr: $nr,
         name: stringify!($name),
         call: |c, a| { let mut _a = a.into_iter(); $h(c $(, <$t as $crate::arg::Arg>::from_reg(_a.next().unwrap_or(0)))*) },
+        arguments: { const TYPES: &[&str] = &[$(stringify!($t)),*]; TYPES.len() },
         show: |_c, a| {
             let mut _a = a.into_iter();
             let v: Vec<String> = vec![$(<$t as $crate::arg::Arg>::show(_a.next().unwrap_or(0), _c)),*];

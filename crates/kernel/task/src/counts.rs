@@ -13,15 +13,23 @@ pub struct Counts {
     faults: AtomicU64,
 }
 
-fn bump(count: &AtomicU64) {
-    count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+/// Gives what it was before.
+fn bump(count: &AtomicU64) -> u64 {
+    let before = count.load(Ordering::Relaxed);
+    count.store(before.wrapping_add(1), Ordering::Relaxed);
+    before
 }
 
 impl Counts {
-    /// The thread has made a system call.
+    /// The thread has made a system call; how many it had made before.
     #[inline]
-    pub fn call(&self) {
-        bump(&self.calls);
+    pub fn call(&self) -> u64 {
+        bump(&self.calls)
+    }
+
+    /// System calls.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// It has opened a file.

@@ -4,6 +4,7 @@ use crate::counts::Counts;
 use crate::current::Current;
 use crate::inherit::{EntryInherited, TaskInherited};
 use crate::kernel::Kernel;
+use crate::last_calls::LastCalls;
 use crate::resource::TaskSlot;
 use crate::thread_group::ThreadGroup;
 use abi::{SigSet, Signal};
@@ -82,6 +83,8 @@ pub struct Task {
     pub sleeping: AtomicBool,
     /// Number of the system call in progress plus one, 0 in user mode (/proc/PID/syscall, wchan).
     pub in_syscall: AtomicU32,
+    /// The last ones.
+    pub last_calls: LastCalls,
     /// Arguments of that call, while there is a policy.
     pub(crate) call_args: [AtomicU64; 6],
     /// What a policy wants done when the call has ended: see `policing`.
@@ -220,6 +223,7 @@ impl Task {
             vfork: Mutex::new(None),
             sleeping: AtomicBool::new(false),
             in_syscall: AtomicU32::new(0),
+            last_calls: LastCalls::default(),
             call_args: Default::default(),
             sentence: AtomicU8::new(0),
             scheduling,
