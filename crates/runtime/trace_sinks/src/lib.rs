@@ -138,7 +138,7 @@ fn add(opened: &mut Opened, sink: &SinkConfig, sandbox: &str) -> Result<(), Stri
     Ok(())
 }
 
-/// A sink whose consumer is the caller, which reads packets from the socket, and the kernel's end.
+/// A sink for the caller as consumer, the socket from which it reads packets, and the kernel's end.
 pub fn own() -> Result<(Sink, OwnedFd, OwnedFd), String> {
     let (ours, theirs) = pair()?;
     rustix::io::ioctl_fionbio(&theirs, true).map_err(|error| error.to_string())?;
