@@ -451,6 +451,43 @@ def docker_policy_freeze(e):
         nothing_left(e, tool)
 
 
+# --- Podman -----------------------------------------------------------------------------------------------------------
+
+
+def podman_watched(e):
+    """Podman gives flags to the runtime; its containers are in the runtime's usual state directory."""
+    need_ours(e)
+    need_programs("cc")
+    tool = Tool(e.stage, "/run/ringfence")
+    for name, flags in runtimes(e.stage.watch).items():
+        client = type(e)([*e.base, *(f"--runtime-flag={key}={value}" for key, value in flags.items())], e.runtime)
+        client.stage, client.names = e.stage, e.names
+        log = f"{e.stage.watch}/podman.jsonl"
+        write_session(f"{e.stage.watch}/session.json", file_sink(log))
+        shutil.copy(EXAMPLE, f"{e.stage.watch}/policy.yaml")
+        command = ["sh", "-c", SCRIPT] if name.startswith("watched") else ["/usr/sbin/nginx"]
+        container = client.background("img", *command)
+        check(client.ok("wait", container).strip(), "0")
+        id = client.ok("inspect", "--format", "{{.Id}}", container).strip()
+        if name.startswith("watched"):
+            wait_for(lambda: [kind for kind, _ in told(log)].count("SENTRY_EXIT_NOTIFY_PARENT") == 2)
+            check_first_program(told(log), id)
+            os.unlink(log)
+        else:
+            check_examples(decisions(e.stage, id), id)
+        client.ok("rm", container)
+        container = client.background("img", "sh", "-c", FOREVER)
+        id = client.ok("inspect", "--format", "{{.Id}}", container).strip()
+        act = lambda: client.ok("exec", container, "echo", "seen")
+        check(tool.live_session(id, act, ["echo", "seen"]), id)
+        clean(tool.ok("export-metrics", id))
+        client.ok("rm", "-f", container)
+        e.names = client.names
+        for log in glob.glob(f"{e.stage.watch}/logs/*") + glob.glob(f"{e.stage.watch}/podman.jsonl"):
+            os.unlink(log)
+        wait_for(lambda: not leftovers(e.stage), what="an end without processes and state")
+
+
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 

@@ -106,7 +106,7 @@ pub struct RootSpec {
     pub readonly: bool,
     /// What lies over it.
     pub overlay: Option<Overlay>,
-    /// The tree is an overlay of the host whose upper layer was made for the container.
+    /// The tree is an overlay of the host with an upper layer that was made for the container.
     pub layered: bool,
     /// Which processes change its files.
     pub access: FileAccess,
