@@ -95,12 +95,12 @@ def programs(events):
 
 
 @contextlib.contextmanager
-def consumer(stage):
+def consumer(stage, *options):
     """The consumer of tests/trace: its socket, and the file that it writes."""
     need_programs("protoc")
     path, out = f"{stage.watch}/sock", f"{stage.watch}/consumed"
     with open(out, "w") as f:
-        process = subprocess.Popen([f"{TESTS}/trace/consumer.py", path], stdin=subprocess.DEVNULL, stdout=f)
+        process = subprocess.Popen([f"{TESTS}/trace/consumer.py", path, *options], stdin=subprocess.DEVNULL, stdout=f)
     try:
         wait_for(lambda: "listening" in open(out).read(), what="the consumer")
         yield path, out
@@ -247,6 +247,21 @@ def docker_trace_killed(e):
             wait_for(lambda: not leftovers(e.stage), what="an end without processes and state")
         os.unlink(log)
         nothing_left(e, tool)
+
+
+def docker_trace_slow_consumer(e):
+    """A consumer that reads nothing holds up neither a program nor the end of its container."""
+    need_ours(e)
+    points = [f"syscall/{call}/{when}" for call in ("openat", "close", "dup2") for when in ("enter", "exit")]
+    script = "i=0; while [ $i -lt 20000 ]; do : </dev/null; i=$((i+1)); done; echo done"
+    for platform in PLATFORMS:
+        with consumer(e.stage, "--slow", "600") as (sock, _):
+            remote = {"name": "remote", "config": {"endpoint": sock}}
+            write_session(f"{e.stage.watch}/session.json", remote, points=points)
+            r = e.run("--runtime", f"watched-{platform}", "img", "sh", "-c", script)
+            check((r.out, r.status), ("done\n", 0), r.err)
+            wait_for(lambda: not leftovers(e.stage), what="an end without processes and state")
+        nothing_left(e, tool_of_docker(e))
 
 
 def docker_trace_refused(e):

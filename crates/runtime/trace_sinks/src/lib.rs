@@ -171,6 +171,8 @@ fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, file: Option<OwnedF
 pub fn serve(socket: OwnedFd, duty: OwnedFd, file: Option<OwnedFd>) -> io::Result<()> {
     // Not to be ended together with the command line, from its terminal.
     let _ = rustix::process::setsid();
+    // Nor to keep the bundle of a client in use.
+    let _ = rustix::process::chdir("/");
     let mut text = String::new();
     File::from(duty).read_to_string(&mut text)?;
     match serde_json::from_str(&text)? {
