@@ -130,7 +130,9 @@ fn internal_role() -> Option<ExitCode> {
         }
         role::TRACE_SINK => {
             let take = hostsys::inherited::take;
-            take(3).and_then(|socket| trace_sinks::serve(socket, take(4)?, take(5).ok())).map(|()| 0)
+            // As many further ones as its sink needs.
+            let files = (5..7).map_while(|fd| take(fd).ok());
+            take(3).and_then(|socket| trace_sinks::serve(socket, take(4)?, files)).map(|()| 0)
         }
         role::BOOT => {
             sandbox::logging::start(format, None);

@@ -121,6 +121,10 @@ fn describe(out: &mut String, shown: &Shown) {
         line("Asked", format!("{}, without an answer: {}", status.asked, status.unanswered));
     }
     if let Some(log) = loaded.as_ref().and_then(|loaded| loaded.source.log.as_ref()) {
-        line("Log", format!("{}, sent: {recorded}, dropped: {dropped}", log.display()));
+        let unwritten = match status.unwritten {
+            0 => String::new(),
+            count => format!(", not written: {count}"),
+        };
+        line("Log", format!("{}, sent: {recorded}, dropped: {dropped}{unwritten}", log.display()));
     }
 }

@@ -45,8 +45,9 @@ pub enum Sink {
         /// How a full socket is dealt with.
         retry: Retry,
     },
-    /// Rules that the kernel asks before operations act. Up to two descriptors come along, both of SOCK_SEQPACKET: the
-    /// socket for decisions, if `log`, and the channel to the process that asks programs, if `asks`. See [`crate::ask`].
+    /// Rules that the kernel asks before operations act. If `log`, two descriptors come along: a SOCK_SEQPACKET socket for
+    /// decisions, and a file whose first 8 bytes are the number of decisions that the log could not be written with. If `asks`,
+    /// then the channel to the process that asks programs. See [`crate::ask`].
     Policy {
         /// The file, which was checked outside.
         text: String,
@@ -107,6 +108,9 @@ pub struct PolicyStatus {
     pub decisions: BTreeMap<String, u64>,
     /// Decisions that were not acted on, because of a dry run.
     pub dry_run: u64,
+    /// Decisions that were sent, and that the log's file did not take.
+    #[serde(default)]
+    pub unwritten: u64,
     /// Questions, and those of them without an answer in time.
     pub asked: u64,
     /// See `asked`.

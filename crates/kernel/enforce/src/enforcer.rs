@@ -6,11 +6,30 @@ use decision_log::{DryRun, Entry};
 use lock_order::Mutex;
 use policy::{Action, Decision, Facts, Kind, Operation, Point, Policy};
 use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trace::Sink;
 use trace_wire::packet::HEADER;
 use trace_wire::session::PolicyStatus;
+
+/// Where decisions are recorded.
+#[derive(Default)]
+pub struct Log {
+    /// The queue to the process outside that writes them down.
+    pub sink: Option<Sink>,
+    /// A file of that process with the number of those that the log did not take, in 8 bytes.
+    pub unwritten: Option<File>,
+}
+
+impl Log {
+    fn unwritten(&self) -> u64 {
+        let mut bytes = [0; 8];
+        let read = self.unwritten.as_ref().map(|file| file.read_at(&mut bytes, 0));
+        if matches!(read, Some(Ok(8))) { u64::from_le_bytes(bytes) } else { 0 }
+    }
+}
 
 /// A policy that was loaded.
 pub struct Loaded {
@@ -20,7 +39,7 @@ pub struct Loaded {
     pub container: Option<String>,
     policy: Policy,
     sha256: [u8; 32],
-    log: Option<Sink>,
+    log: Log,
     asker: Option<Asker>,
     /// Decisions by the place of their action in [`Action::NAMES`].
     counts: [AtomicU64; Action::NAMES.len()],
@@ -35,7 +54,7 @@ impl Loaded {
         session: &str,
         container: Option<String>,
         text: &str,
-        log: Option<Sink>,
+        log: Log,
         asker: Option<Asker>,
     ) -> Result<Loaded, String> {
         let policy = Policy::parse(text).map_err(|all| {
@@ -70,12 +89,13 @@ impl Loaded {
             dry_run: load(&self.dry_run),
             asked: load(&self.asked),
             unanswered: load(&self.unanswered),
+            unwritten: self.log.unwritten(),
         }
     }
 
     /// The log's queue.
     pub fn log(&self) -> Option<&Sink> {
-        self.log.as_ref()
+        self.log.sink.as_ref()
     }
 
     fn is_about(&self, container: &str) -> bool {
@@ -146,7 +166,7 @@ impl Loaded {
 
     fn record(&self, entry: &Entry) {
         let Ok(text) = serde_json::to_vec(entry) else { return };
-        let Some(log) = &self.log else {
+        let Some(log) = &self.log.sink else {
             log::info!(target: "policy", "{}", String::from_utf8_lossy(&text));
             return;
         };
@@ -294,14 +314,16 @@ mod tests {
         let enforcer = Enforcer::default();
         let shadow = open(b"/etc/shadow", "box");
         assert!(!enforcer.concerns(Kind::FileOpen) && verdict(&enforcer, &shadow) == Verdict::Pass);
-        enforcer.load(Loaded::new("a", None, TEXT, Some(Sink::null()), None).unwrap());
+        enforcer.load(
+            Loaded::new("a", None, TEXT, Log { sink: Some(Sink::null()), ..Log::default() }, None).unwrap(),
+        );
         assert!(enforcer.concerns(Kind::FileOpen) && !enforcer.concerns(Kind::FileChdir));
         assert_eq!(verdict(&enforcer, &shadow), Verdict::Refused(Action::Deny(Errno::EPERM)));
         assert_eq!(verdict(&enforcer, &open(b"/etc/passwd", "box")), Verdict::Pass);
         assert_eq!(enforcer.of("a").unwrap().log().unwrap().status().sent, 1);
         let status = enforcer.of("a").unwrap().status();
         assert_eq!((status.rules, status.decisions["deny"], status.dry_run), (1, 1, 0));
-        enforcer.load(Loaded::new("a", None, "rules: []", None, None).unwrap());
+        enforcer.load(Loaded::new("a", None, "rules: []", Log::default(), None).unwrap());
         assert!(!enforcer.concerns(Kind::FileOpen) && verdict(&enforcer, &shadow) == Verdict::Pass);
         assert!(enforcer.unload("a").is_some() && enforcer.unload("a").is_none() && !enforcer.is_active());
     }
@@ -309,7 +331,7 @@ mod tests {
     #[test]
     fn a_policy_may_be_about_one_container() {
         let enforcer = Enforcer::default();
-        enforcer.load(Loaded::new("a", Some("web".into()), TEXT, None, None).unwrap());
+        enforcer.load(Loaded::new("a", Some("web".into()), TEXT, Log::default(), None).unwrap());
         assert_eq!(verdict(&enforcer, &open(b"/etc/shadow", "db")), Verdict::Pass);
         assert_ne!(verdict(&enforcer, &open(b"/etc/shadow", "web")), Verdict::Pass);
     }
@@ -317,7 +339,10 @@ mod tests {
     #[test]
     fn mistakes_are_told() {
         assert!(
-            Loaded::new("a", None, "rules: 5", None, None).map(drop).unwrap_err().starts_with("policy: ")
+            Loaded::new("a", None, "rules: 5", Log::default(), None)
+                .map(drop)
+                .unwrap_err()
+                .starts_with("policy: ")
         );
     }
 }

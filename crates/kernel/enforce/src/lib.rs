@@ -13,4 +13,4 @@ pub mod asker;
 mod enforcer;
 
 pub use asker::Asker;
-pub use enforcer::{Enforcer, Loaded, Verdict};
+pub use enforcer::{Enforcer, Loaded, Log, Verdict};

@@ -1,11 +1,12 @@
 //! Trace sessions as the runtime asks for them: sinks from descriptors, and the start of programs that no system call made.
 
 use crate::errors::other;
-use enforce::{Asker, Loaded};
+use enforce::{Asker, Loaded, Log};
 use exec::trace_points::NewProgram;
 use policy::Kind;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spec::{ProcessSpec, StartError};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +81,8 @@ fn load(
         false => Ok(None),
     };
     let no_thread = |error| other(format!("no thread for a policy: {error}"));
-    let log = take(log)?.map(|fd| Socket {
+    let has_log = log;
+    let log = take(has_log)?.map(|fd| Socket {
         kind: "log".into(),
         fd: Some(fd),
         reconnect: None,
@@ -88,8 +90,10 @@ fn load(
         last_count: true,
     });
     let log = log.map(Sink::socket).transpose().map_err(no_thread)?;
+    let unwritten = take(has_log)?;
     let asker = take(asks)?.map(Asker::new).transpose().map_err(no_thread)?;
-    Loaded::new(session, container, text, log, asker).map_err(other)
+    Loaded::new(session, container, text, Log { sink: log, unwritten: unwritten.map(File::from) }, asker)
+        .map_err(other)
 }
 
 /// The log's process does nothing else than to write decisions down: it is waited for.

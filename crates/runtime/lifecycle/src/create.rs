@@ -114,6 +114,7 @@ impl NewContainer {
         detached?;
         self.groups.keep();
         self.stores.keep();
+        self.attendants.keep_logs();
         if let Some(write_back) = self.write_back {
             write_back.keep();
         }

@@ -128,7 +128,7 @@ pub fn run_host_command(
         watched.runs()?;
     }
     let expired = limits.timeout.map(|time| expire(time, sandbox.pid())).transpose()?;
-    let status = foreground::attend(sandbox, signals, console.as_ref(), &crash, || {});
+    let status = foreground::attend(sandbox, signals, console.as_ref(), &crash, || attendants.keep_logs());
     if let Some(changes) = changes {
         match changes.join() {
             Ok(Ok(())) => {}

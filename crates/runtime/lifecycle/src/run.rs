@@ -30,7 +30,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
         mut claim,
         stores,
         write_back,
-        attendants,
+        mut attendants,
         groups,
         sandbox,
         crash,
@@ -49,6 +49,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
     sandbox.start()?;
     let pid = sandbox.pid();
     let outcome = foreground::attend(sandbox, &signals, console.as_ref(), &crash, || {
+        attendants.keep_logs();
         record.state.status = Status::Running;
         record.state.pid = pid;
         if let Err(error) = claim.container().write(&record) {

@@ -11,7 +11,7 @@ use sandbox::client::Client;
 use sandbox::launch::start_trace_sink;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
-use trace_sinks::{Attendant, file::Reader};
+use trace_sinks::{Attendant, NewLog, Opened, file::Reader};
 use trace_wire::config::{Config, SinkKind};
 use trace_wire::session::{Request, Session, Status};
 
@@ -64,7 +64,9 @@ pub(crate) fn begin(
     }
     let opened = trace_sinks::open(&filled_in(config, sandbox), only, sandbox).map_err(Error::from)?;
     client.trace_create(&opened.session, &opened.fds, force)?;
-    Attendants { waiting: opened.attendants, writers: Vec::new() }.start()
+    let Opened { attendants, logs, .. } = opened;
+    logs.into_iter().for_each(NewLog::keep);
+    Attendants { waiting: attendants, writers: Vec::new(), logs: Vec::new() }.start()
 }
 
 /// Ends a session, once its messages are sent.
@@ -128,19 +130,21 @@ pub fn watch(
     }
 }
 
-/// Processes that attend to the sinks of a session.
+/// Processes that attend to the sinks of sessions that a sandbox begins with. Logs that were made for a sandbox that never
+/// ran, and that have no decision in them, are removed when this is dropped.
 #[derive(Default)]
 pub(crate) struct Attendants {
     waiting: Vec<Attendant>,
     /// Those that write something down at the end.
     writers: Vec<hostsys::spawn::Child>,
+    logs: Vec<NewLog>,
 }
 
 impl Attendants {
     /// Starts them. Best once the sandbox's own processes are on their way, which take longer.
     pub(crate) fn start(&mut self) -> Result<()> {
-        for Attendant { socket, duty, file, writes } in self.waiting.drain(..) {
-            let child = start_trace_sink(&socket, &duty, file.as_ref())?;
+        for Attendant { socket, duty, files, writes } in self.waiting.drain(..) {
+            let child = start_trace_sink(&socket, &duty, &files)?;
             if writes {
                 self.writers.push(child);
             }
@@ -148,13 +152,28 @@ impl Attendants {
         Ok(())
     }
 
+    /// The sandbox runs, and its sessions with it.
+    pub(crate) fn keep_logs(&mut self) {
+        self.logs.drain(..).for_each(NewLog::keep);
+    }
+
     /// Waits until they have written down what there was, after the end of the sandbox.
-    pub(crate) fn wait(self) {
+    pub(crate) fn wait(&self) {
         let until = Instant::now() + WRITTEN;
         for child in &self.writers {
             let left = until.saturating_duration_since(Instant::now());
             let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             let _ = poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&left));
+        }
+    }
+}
+
+impl Drop for Attendants {
+    fn drop(&mut self) {
+        // A writer that is still there has the log in use, and so has one that was not started.
+        self.waiting.clear();
+        if !self.logs.is_empty() {
+            self.wait();
         }
     }
 }
@@ -166,19 +185,22 @@ pub(crate) fn at_start(
     prepared: &mut Prepared,
     container: Option<&Container>,
 ) -> Result<(Vec<OwnedFd>, Attendants)> {
-    let (mut fds, mut waiting) = (Vec::new(), Vec::new());
+    // Dropped last: its processes end with the sockets.
+    let mut attendants = Attendants::default();
+    let mut fds = Vec::new();
     let sandbox = prepared.spec.id.clone();
     for config in &settings.trace {
         let config = filled_in(config, &sandbox);
         let opened = trace_sinks::open(&config, None, &sandbox).map_err(Error::from)?;
         prepared.trace(opened.session, opened.fds.len());
         fds.extend(opened.fds);
-        waiting.extend(opened.attendants);
+        attendants.waiting.extend(opened.attendants);
+        attendants.logs.extend(opened.logs);
         if let Some(container) = container {
             policy_record::remember(container, &config)?;
         }
     }
-    Ok((fds, Attendants { waiting, writers: Vec::new() }))
+    Ok((fds, attendants))
 }
 
 /// A session with the name of the sandbox and the time in the paths of its files.

@@ -512,19 +512,19 @@ impl WriteBack {
     }
 }
 
-/// A memfd that can no longer change.
 /// Starts a process that attends to a sink of a trace session. It outlives the caller, and ends with its socket.
-pub fn start_trace_sink(socket: &OwnedFd, duty: &OwnedFd, file: Option<&OwnedFd>) -> io::Result<Child> {
+pub fn start_trace_sink(socket: &OwnedFd, duty: &OwnedFd, files: &[OwnedFd]) -> io::Result<Child> {
     let exe = open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let args = arguments(role::TRACE_SINK, Format::Text);
     let mut fds = vec![null.as_fd(), null.as_fd(), null.as_fd(), socket.as_fd(), duty.as_fd()];
-    fds.extend(file.map(AsFd::as_fd));
+    fds.extend(files.iter().map(AsFd::as_fd));
     let (namespaces, groups) = (Namespaces::NONE, Groups::default());
     let program = Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces, groups: &groups };
     spawn(&program, |_, _| Ok(()))
 }
 
+/// A memfd that can no longer change.
 pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     let fd = memfd_create("spec", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(fd);

@@ -18,6 +18,7 @@ mod policy;
 pub mod remote;
 pub mod text;
 
+pub use crate::decisions::NewLog;
 pub use crate::policy::{Source, read as read_policy};
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -39,7 +40,8 @@ enum Duty {
     Remote { endpoint: PathBuf },
     /// Write the messages to a file.
     File { path: PathBuf, max_size: u64, max_files: u32 },
-    /// Append decisions to the log, whose file comes along, and sign its end.
+    /// Append decisions to the log, and sign its end. Its file comes along, and one that takes the number of those that it
+    /// did not take.
     Decisions { log: PathBuf, key: Option<String> },
     /// Ask programs what the kernel wants to know, by the number of the rule.
     Ask { asked: BTreeMap<u32, asking::Asked> },
@@ -49,14 +51,14 @@ enum Duty {
 const OURS: Retry =
     Retry { retries: 400, backoff: Duration::from_micros(50), backoff_max: Duration::from_millis(10) };
 
-/// A process to be started for a sink: the descriptors 3, 4 and 5 of [`serve`].
+/// A process to be started for a sink: the descriptors from 3 on of [`serve`].
 pub struct Attendant {
     /// Its end of the socket to the kernel.
     pub socket: OwnedFd,
     /// A memfd with what it is to do.
     pub duty: OwnedFd,
-    /// A file that it writes.
-    pub file: Option<OwnedFd>,
+    /// Further ones.
+    pub files: Vec<OwnedFd>,
     /// At the end of the sandbox it writes down what there was.
     pub writes: bool,
 }
@@ -69,6 +71,8 @@ pub struct Opened {
     pub fds: Vec<OwnedFd>,
     /// Processes to be started.
     pub attendants: Vec<Attendant>,
+    /// Logs that were made for it.
+    pub logs: Vec<NewLog>,
 }
 
 /// Connects the sinks of a session. `container`: the only one that it is about. `sandbox`: the name of the sandbox.
@@ -79,7 +83,7 @@ pub fn open(config: &Config, container: Option<String>, sandbox: &str) -> Result
         points: config.points.clone(),
         sinks: Vec::with_capacity(config.sinks.len()),
     };
-    let mut opened = Opened { session, fds: Vec::new(), attendants: Vec::new() };
+    let mut opened = Opened { session, fds: Vec::new(), attendants: Vec::new(), logs: Vec::new() };
     for sink in &config.sinks {
         add(&mut opened, sink, sandbox)?;
     }
@@ -107,7 +111,7 @@ fn add(opened: &mut Opened, sink: &SinkConfig, sandbox: &str) -> Result<(), Stri
             });
             opened.fds.extend(connected);
             opened.fds.push(ours);
-            attend(opened, theirs, &Duty::Remote { endpoint: endpoint.clone() }, None)?;
+            attend(opened, theirs, &Duty::Remote { endpoint: endpoint.clone() }, Vec::new())?;
         }
         SinkKind::File { path, max_size, max_files } => {
             match file::check(path) {
@@ -128,7 +132,7 @@ fn add(opened: &mut Opened, sink: &SinkConfig, sandbox: &str) -> Result<(), Stri
             });
             opened.fds.push(ours);
             let duty = Duty::File { path: path.clone(), max_size: *max_size, max_files: *max_files };
-            attend(opened, theirs, &duty, None)?;
+            attend(opened, theirs, &duty, Vec::new())?;
         }
         SinkKind::Policy { path, log, key } => {
             let source = Source { path: path.clone(), log: log.clone(), key: key.clone() };
@@ -151,7 +155,7 @@ fn pair() -> Result<(OwnedFd, OwnedFd), String> {
         .map_err(|error| format!("no socket for a trace sink: {error}"))
 }
 
-fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, file: Option<OwnedFd>) -> Result<(), String> {
+fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, files: Vec<OwnedFd>) -> Result<(), String> {
     let text = serde_json::to_vec(duty).map_err(|error| error.to_string())?;
     let writes = matches!(duty, Duty::File { .. } | Duty::Decisions { .. });
     let duty = memfd_create("trace sink", MemfdFlags::CLOEXEC)
@@ -163,12 +167,12 @@ fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, file: Option<OwnedF
             Ok(OwnedFd::from(file))
         })
         .map_err(|error| format!("trace sink: {error}"))?;
-    opened.attendants.push(Attendant { socket, duty, file, writes });
+    opened.attendants.push(Attendant { socket, duty, files, writes });
     Ok(())
 }
 
 /// Runs a process that attends to a sink, until the kernel closes its end.
-pub fn serve(socket: OwnedFd, duty: OwnedFd, file: Option<OwnedFd>) -> io::Result<()> {
+pub fn serve(socket: OwnedFd, duty: OwnedFd, files: impl IntoIterator<Item = OwnedFd>) -> io::Result<()> {
     // Not to be ended together with the command line, from its terminal.
     let _ = rustix::process::setsid();
     // Nor to keep the bundle of a client in use.
@@ -179,8 +183,9 @@ pub fn serve(socket: OwnedFd, duty: OwnedFd, file: Option<OwnedFd>) -> io::Resul
         Duty::Remote { endpoint } => remote::serve(&socket, &endpoint),
         Duty::File { path, max_size, max_files } => file::serve(&socket, path, max_size, max_files),
         Duty::Decisions { log, key } => {
-            let file = file.ok_or_else(|| io::Error::other("the log of decisions is missing"))?;
-            decisions::serve(&socket, file, key.as_deref(), &log)
+            let mut files = files.into_iter();
+            let mut next = || files.next().ok_or_else(|| io::Error::other("the log of decisions is missing"));
+            decisions::serve(&socket, next()?, next()?, key.as_deref(), &log)
         }
         Duty::Ask { asked } => asking::serve(&socket, &asked),
     }

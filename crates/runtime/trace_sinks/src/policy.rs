@@ -93,21 +93,32 @@ pub(crate) fn add(opened: &mut Opened, source: &Source, sandbox: &str) -> Result
     let mut fds: Vec<OwnedFd> = Vec::new();
     if let Some(log) = log {
         let start = Start::new(sandbox, text.as_bytes(), decisions::now());
-        let file = decisions::begin(log, start)
+        let (file, new) = decisions::begin(log, start)
             .map_err(|error| format!("log of decisions {}: {error}", log.display()))?;
+        opened.logs.extend(new);
         let (ours, theirs) = pair()?;
         rustix::io::ioctl_fionbio(&ours, true).map_err(|error| error.to_string())?;
+        // How many decisions the log's file did not take: the process outside writes, the kernel reads.
+        let unwritten = counter().map_err(|error| format!("log of decisions: {error}"))?;
         fds.push(ours);
-        attend(opened, theirs, &crate::Duty::Decisions { log: log.clone(), key }, Some(file))?;
+        fds.push(unwritten.try_clone().map_err(|error| error.to_string())?);
+        attend(opened, theirs, &crate::Duty::Decisions { log: log.clone(), key }, vec![file, unwritten])?;
     }
     if !asked.is_empty() {
         let (ours, theirs) = pair()?;
         fds.push(ours);
-        attend(opened, theirs, &crate::Duty::Ask { asked: asked.clone() }, None)?;
+        attend(opened, theirs, &crate::Duty::Ask { asked: asked.clone() }, Vec::new())?;
     }
     opened.session.sinks.push(Sink::Policy { text, log: log.is_some(), asks: !asked.is_empty() });
     opened.fds.extend(fds);
     Ok(())
+}
+
+/// A memfd with the number 0.
+fn counter() -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("unwritten", rustix::fs::MemfdFlags::CLOEXEC)?;
+    rustix::io::pwrite(&fd, &0u64.to_le_bytes(), 0)?;
+    Ok(fd)
 }
 
 /// The text of a private key.
@@ -146,7 +157,7 @@ mod tests {
         let file = dir.join("p.yaml");
         std::fs::write(&file, "rules:\n- {point: file/opne, action: deny}\n").unwrap();
         let error = read(&file).unwrap_err();
-        assert!(error.contains("1 mistake\n2:") && error.contains("file/open"), "{error}");
+        assert!(error.contains("1 mistake: 2:") && error.contains("file/open"), "{error}");
         assert!(read(Path::new("/dev/zero")).unwrap_err().contains("not a regular file"));
         assert!(read(&dir.join("none")).unwrap_err().contains("No such file"));
         assert!(read_key(&file).err().unwrap().contains("no private Ed25519 key"));
