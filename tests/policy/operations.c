@@ -235,6 +235,13 @@ static int signalled(void)
 	OP("kill", as(DIR "no-signal", "signal"))                                                 \
 	OP("ptrace", as(DIR "no-ptrace", "attach"))                                               \
 	OP("vm_readv", as(DIR "no-ptrace", "vm"))                                                 \
+	OP("getppid-many", ({                                                                     \
+		   /* Code that makes a call often is changed so that it need not reach the kernel. */ \
+		   long n = -1;                                                                   \
+		   for (int i = 0; i < 5000 && n < 0; i++)                                        \
+			   n = syscall(SYS_getppid);                                              \
+		   n;                                                                             \
+	   }))                                                                                    \
 	OP("uname", ({ struct utsname name; uname(&name); }))                                     \
 	OP("sched_yield", sched_yield())                                                          \
 	OP("getpriority", syscall(SYS_getpriority, 1, 0))                                         \

@@ -63,7 +63,7 @@ pub(crate) fn create(
         Some(policy) => kernel.policies.load(policy),
         None => drop(kernel.policies.unload(&name)),
     }
-    kernel.trace.set_policed(kernel.policies.is_active());
+    put_in_force(kernel);
     kernel.update_reporting();
     Ok(())
 }
@@ -128,6 +128,12 @@ pub(crate) fn end(kernel: &Kernel) {
     kernel.trace.end();
 }
 
+/// Puts a change of the policies in force.
+fn put_in_force(kernel: &Kernel) {
+    let ruled = |nr: u32| u16::try_from(nr).is_ok_and(|nr| kernel.policies.concerns_call(nr));
+    kernel.trace.set_policed(kernel.policies.is_active(), ruled);
+}
+
 /// Waits until the decisions of a policy are sent.
 fn finish(policy: &Loaded) {
     if let Some(log) = policy.log() {
@@ -141,7 +147,7 @@ pub(crate) fn delete(kernel: &Kernel, name: &str) -> Result<(), StartError> {
     if let Some(policy) = kernel.policies.unload(name) {
         finish(&policy);
     }
-    kernel.trace.set_policed(kernel.policies.is_active());
+    put_in_force(kernel);
     kernel.update_reporting();
     Ok(())
 }

@@ -95,6 +95,8 @@ pub struct Tracer {
     events: AtomicU32,
     /// Calls that the platform may answer by itself are wanted.
     native: AtomicBool,
+    /// A policy has rules about such calls.
+    policed_native: AtomicBool,
     wishes: ArcSwapOption<Wishes>,
     /// Digests of executables.
     pub digests: Digests,
@@ -112,6 +114,7 @@ impl Tracer {
             calls: (0..MAX_CALL).map(|_| AtomicU8::new(0)).collect(),
             events: AtomicU32::new(0),
             native: AtomicBool::new(false),
+            policed_native: AtomicBool::new(false),
             wishes: ArcSwapOption::empty(),
             digests: Digests::default(),
             sessions: Mutex::default(),
@@ -131,9 +134,9 @@ impl Tracer {
         index < 32 && self.events.load(Ordering::Relaxed) & 1 << index != 0
     }
 
-    /// Whether a session wants calls that the platform may answer by itself.
+    /// Whether a session or a policy wants calls that the platform may answer by itself.
     pub fn wants_native_calls(&self) -> bool {
-        self.native.load(Ordering::Relaxed)
+        self.native.load(Ordering::Relaxed) || self.policed_native.load(Ordering::Relaxed)
     }
 
     /// What the sessions want of a point. It stays the same while it is held, whatever becomes of the sessions.
@@ -218,8 +221,10 @@ impl Tracer {
         }
     }
 
-    /// Whether there is a policy, which all calls are then under.
-    pub fn set_policed(&self, on: bool) {
+    /// Whether there is a policy, which all calls are then under. `ruled`: whether it has rules about a call.
+    pub fn set_policed(&self, on: bool, ruled: impl Fn(u32) -> bool) {
+        let native = on && self.native_calls.iter().any(|nr| ruled(*nr));
+        self.policed_native.store(native, Ordering::Relaxed);
         for bits in &self.calls {
             match on {
                 true => bits.fetch_or(call::POLICED, Ordering::Relaxed),
@@ -313,6 +318,12 @@ mod tests {
         assert!(!tracer.wants(Point::TaskExit) && tracer.wants_native_calls());
         tracer.remove("b").unwrap();
         assert!(!tracer.wants_native_calls() && tracer.of_call(39) == 0 && tracer.remove("b").is_err());
+        tracer.set_policed(true, |nr| nr == 83);
+        assert!(!tracer.wants_native_calls() && tracer.of_call(39) == call::POLICED);
+        tracer.set_policed(true, |nr| nr == 39);
+        assert!(tracer.wants_native_calls());
+        tracer.set_policed(false, |_| true);
+        assert!(!tracer.wants_native_calls() && tracer.of_call(39) == 0);
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn socket_address(bytes: &[u8]) -> Option<String> {
     Some(match family {
         UNIX => match rest.split_first() {
             None => "unix".into(),
-            Some((0, name)) => format!("@{}", escaped(&String::from_utf8_lossy(name), MAX_TEXT)),
+            Some((0, name)) => quoted(&format!("@{}", String::from_utf8_lossy(name))),
             Some(_) => {
                 let path = rest.split(|b| *b == 0).next().unwrap_or_default();
                 quoted(&String::from_utf8_lossy(path))
@@ -209,6 +209,7 @@ mod tests {
         assert_eq!(socket_address(&v6).as_deref(), Some("[::1]:443"));
         assert_eq!(socket_address(b"\x01\0/run/x\0junk").as_deref(), Some("/run/x"));
         assert_eq!(socket_address(b"\x01\0\0name").as_deref(), Some("@name"));
+        assert_eq!(socket_address(b"\x01\0\0a = 0").as_deref(), Some("\"@a = 0\""));
         assert_eq!(socket_address(b"\x02\0\0"), None);
     }
 }
