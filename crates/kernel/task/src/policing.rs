@@ -9,7 +9,7 @@ use crate::current::Current;
 use crate::kernel::SI_HOST;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
-use crate::trace_points::digest;
+use crate::trace_points::{digest, told};
 use abi::{Errno, Result, SigInfo, Signal};
 use decision_log::{Entry, text_of};
 use enforce::Verdict;
@@ -195,12 +195,16 @@ fn entry(task: &Task, operation: &Operation<'_>) -> Entry {
         gid: operation.gid,
         point,
         call: operation.call.and_then(|number| seccomp::name(number.into())).map(String::from),
-        executable: operation.executable.map(text_of),
-        path: operation.path.map(text_of),
-        second_path: operation.second_path.map(text_of),
+        executable: operation.executable.map(path_text),
+        path: operation.path.map(path_text),
+        second_path: operation.second_path.map(path_text),
         address: operation.address.map(address_text),
         ..Entry::default()
     }
+}
+
+fn path_text(path: &[u8]) -> String {
+    text_of(&told(path.to_vec()))
 }
 
 /// An address as rules write it.
@@ -209,7 +213,7 @@ fn address_text(address: Address<'_>) -> String {
     let _ = match address {
         Address::Ip(std::net::IpAddr::V6(ip), port) => write!(out, "[{ip}]:{port}"),
         Address::Ip(ip, port) => write!(out, "{ip}:{port}"),
-        Address::Path(path) => write!(out, "{}", text_of(path)),
+        Address::Path(path) => write!(out, "{}", path_text(path)),
         Address::Abstract(name) => write!(out, "@{}", text_of(name)),
         Address::Other => write!(out, "other"),
     };

@@ -51,8 +51,19 @@ pub fn texts<S: AsRef<[u8]>>(all: impl IntoIterator<Item = S>) -> Vec<String> {
     told
 }
 
-/// The digest of a file's content; empty when the caller is killed before it is known, or, which the log says, when the
-/// file cannot be read.
+/// Most bytes of a path that are told. Directories can be as deep as a program likes, and reports that are too long for
+/// their consumer would be dropped.
+const MAX_PATH: usize = 4096;
+
+/// A path as it is told: of a long one the end, behind [`LEFT_OUT`].
+pub(crate) fn told(mut path: Vec<u8>) -> Vec<u8> {
+    if let Some(more) = path.len().checked_sub(MAX_PATH).filter(|more| *more > 0) {
+        path.splice(..more, LEFT_OUT.bytes());
+    }
+    path
+}
+
+/// The digest of a file's content; empty when it cannot be read.
 pub fn digest(cx: &dyn Caller, kernel: &Kernel, file: &OpenFile, kind: DigestKind) -> Vec<u8> {
     let attr = file.attr().unwrap_or_default();
     let time = |time: abi::time::Timespec| (time.sec, time.nsec);
@@ -64,9 +75,7 @@ pub fn digest(cx: &dyn Caller, kernel: &Kernel, file: &OpenFile, kind: DigestKin
         false => file.ops.read(cx, file, buffer, at),
     };
     kernel.trace.digests.of(known, kind, read).unwrap_or_else(|error| {
-        if !cx.is_killed() {
-            log::warn!("no digest of an executable: {error}");
-        }
+        log::debug!("no digest of an executable: {error}");
         Vec::new()
     })
 }
@@ -93,11 +102,11 @@ impl Kernel {
 }
 
 impl ThreadGroup {
-    /// A path as the container sees it: from the root that the container began with, whatever the process's own root is.
+    /// A path as reports tell it: from the root that the container began with, whatever the own root of the process is.
     pub fn container_path(&self, path: &Path) -> Vec<u8> {
         match self.container.root.get() {
-            Some(root) => path.display_link(root),
-            None => path.display_absolute(),
+            Some(root) => told(path.display_link(root)),
+            None => told(path.display_absolute()),
         }
     }
 
@@ -233,5 +242,13 @@ mod tests {
         assert_eq!((told.len(), told[1].as_str()), (2, "012345678..."));
         let many = vec![Vec::new(); 2 * MAX_STRINGS];
         assert_eq!(texts(&many).len(), MAX_STRINGS + 1);
+    }
+
+    #[test]
+    fn long_paths_are_cut_in_front() {
+        let path = [b"/a".repeat(MAX_PATH / 2), b"/end".to_vec()].concat();
+        assert_eq!(told(path[4..].to_vec()), path[4..]);
+        let cut = told(path);
+        assert!(cut.starts_with(b".../a") && cut.ends_with(b"/a/end") && cut.len() == MAX_PATH + 3);
     }
 }
