@@ -84,8 +84,7 @@ impl Prepared {
     /// Shows files of these names, of the control group on the host, to the kernel; their descriptors come last, in this
     /// order.
     pub fn show_control_group(&mut self, names: Vec<String>) {
-        let traced: usize = self.spec.trace.iter().map(|session| session.fds.len()).sum();
-        let first = self.after_capture() + traced;
+        let first = self.after_traces();
         self.spec.control_group = names.into_iter().zip(first..).collect();
     }
 
@@ -98,7 +97,7 @@ impl Prepared {
     /// Has a trace session begin before the first process. Comes after [`capture_to`](Prepared::capture_to), and before
     /// [`show_control_group`](Prepared::show_control_group). `fds`: how many descriptors its sinks take.
     pub fn trace(&mut self, session: Session, fds: usize) {
-        let first = self.after_capture();
+        let first = self.after_traces();
         self.spec.trace.push(TraceSpec { session, fds: (first..first + fds).collect() });
     }
 
@@ -110,6 +109,10 @@ impl Prepared {
             overlay.write_back = Some(index);
             overlay.lists_changes = true;
         }
+    }
+
+    fn after_traces(&self) -> FdIndex {
+        self.after_capture() + self.spec.trace.iter().map(|session| session.fds.len()).sum::<usize>()
     }
 
     fn after_capture(&self) -> FdIndex {
