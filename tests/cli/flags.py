@@ -275,7 +275,17 @@ refused(fcntl.fcntl, s.fileno(), 9999)
 refused(socket.socket, 40, 1)
 refused(open, "/proc/self/nosuch")
 refused(os.stat, "/sys/kernel/nosuch")
+# Parts of calls, which are there otherwise: asked for by a bit, a value, the whole call; and files that never change.
+libc.memfd_create(b"x", 4)
+libc.syscall(312, os.getpid(), os.getpid(), 7, 0, 0)
+os.sched_setaffinity(0, {0})
+libc.personality(0x100000)
+libc.personality(0xffffffff)
+open("/proc/softirqs").read()
+libc.pkey_alloc(0, 0)
 # What is there, and what every program asks, is no news.
+libc.memfd_create(b"x", 1)
+open("/proc/stat").read()
 os.isatty(s.fileno())
 os.stat("/proc/self/status")
 refused(os.stat, "/proc/999999")
@@ -304,11 +314,46 @@ def test_coverage():
     assert [name for name in files if name.startswith("sysfs: nosuch in directory kernel")], files
     assert not [name for name in files if "999999" in name or ": status " in name], files
     assert "0x5401" not in str(missing["ioctls"]), missing["ioctls"]
+    parts = missing["parts of system calls"]
+    for part, count in (
+        ("memfd_create: MFD_HUGETLB", 1),
+        ("kcmp: type 0x7: EINVAL", 1),
+        ("sched_setaffinity", 1),
+        ("personality: MMAP_PAGE_ZERO", 1),
+        ("pkey_alloc", 1),
+    ):
+        check(parts.get(part), count, parts)
+    check(sum("memfd" in part or "personality" in part for part in parts), 2, parts)
+    check(missing["constant files"], {"proc: softirqs": 1})
     path = RF.dir("coverage") + "/report.json"
     check(succeeds("debug", "--coverage", "--out", path, "x"), "")
     check(json.load(open(path))["missing"]["prctl options"], [{"what": "9999 (0x0)", "count": 1}])
     one_line(RF("debug", "--out", path, "x"), 2, "--coverage")
     one_line(RF("debug", "--coverage", "nosuch"), 128, "nosuch")
+
+
+def test_coverage_of_a_command():
+    """`do` writes the same report at its end."""
+    path = RF.dir("coverage") + "/report.json"
+    check(RF("do", "--coverage", path, "sh", "-c", "cat /proc/nosuch; exit 3").returncode, 3)
+    report = json.load(open(path))
+    assert report["host"] == os.uname().release and report["container"].startswith("do-"), report
+    assert {"what": "proc: nosuch in directory /", "count": 1} in report["missing"]["files"], report
+    # Also beside a list of changes, and a session.
+    diff = RF.dir("coverage") + "/diff"
+    session = RF.dir("coverage") + "/session.json"
+    with open(session, "w") as f:
+        points, sinks = [{"name": "container/start"}], [{"name": "null"}]
+        json.dump({"trace_session": {"name": "Default", "points": points, "sinks": sinks}}, f)
+    flags = ["--pod-init-config", session, "do", f"--diff={diff}", "--coverage", path, "--name", "named"]
+    succeeds(*flags, "sh", "-c", "cat /proc/nosuch2 2>/dev/null; echo x >/tmp/new")
+    report = json.load(open(path))
+    assert "nosuch2" in str(report) and report["container"] == "named" and "/tmp/new" in open(diff).read(), report
+    # What does not run leaves nothing.
+    new = RF.dir("coverage") + "/new.json"
+    assert RF("do", "--coverage", new, "nosuch-program").returncode != 0
+    assert not os.path.exists(new)
+    one_line(RF("do", "--coverage", "/nosuch/x", "true"), 128, "--coverage /nosuch/x", "No such file")
 
 
 def crashed(signo, *flags, background=False):

@@ -1,4 +1,4 @@
-"""Logs of decisions whose file takes no more, and those of sandboxes that do not start."""
+"""Logs of decisions on full disks, and those of sandboxes that do not start."""
 
 import contextlib, json, os, re, resource, subprocess, time
 

@@ -144,21 +144,25 @@ fn write_profile(settings: &Settings, args: &Debug, path: &Path) -> Result<()> {
     ))
 }
 
-/// One file for a report: what was asked for and is not there, by kind, and the versions.
 fn write_coverage(settings: &Settings, args: &Debug) -> Result<()> {
-    let mut kinds: BTreeMap<String, Vec<serde_json::Value>> = BTreeMap::new();
-    for Refusal { kind, what, count } in debug::refusals(settings, &args.id)? {
-        kinds.entry(kind).or_default().push(serde_json::json!({ "what": what, "count": count }));
-    }
-    let text = serde_json::to_string_pretty(&serde_json::json!({
-        "container": args.id,
-        "version": env!("CARGO_PKG_VERSION"),
-        "host": rustix::system::uname().release().to_string_lossy(),
-        "missing": kinds,
-    }))?;
+    let text = coverage(&args.id, debug::refusals(settings, &args.id)?)?;
     let Some(path) = &args.out else { return say(text) };
     let wrong = |error| format!("{}: {error}", path.display());
     Ok(Output::open(path).map_err(wrong)?.write(&format!("{text}\n")).map_err(wrong)?)
+}
+
+/// One file for a report: what was asked for and is not there, by kind, and the versions.
+pub(crate) fn coverage(id: &str, refusals: Vec<Refusal>) -> Result<String> {
+    let mut kinds: BTreeMap<String, Vec<serde_json::Value>> = BTreeMap::new();
+    for Refusal { kind, what, count } in refusals {
+        kinds.entry(kind).or_default().push(serde_json::json!({ "what": what, "count": count }));
+    }
+    Ok(serde_json::to_string_pretty(&serde_json::json!({
+        "container": id,
+        "version": env!("CARGO_PKG_VERSION"),
+        "host": rustix::system::uname().release().to_string_lossy(),
+        "missing": kinds,
+    }))?)
 }
 
 /// Stops the sandbox's kernel and writes its core file.

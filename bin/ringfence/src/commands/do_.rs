@@ -1,19 +1,21 @@
 //! `ringfence do`: one command on the host's files.
 
-use crate::commands::do_diff;
 use crate::commands::do_secrets::{hidden, hidden_from_others};
 use crate::commands::do_user::{User, environment, user};
+use crate::commands::{debug, do_diff};
+use crate::output::Output;
 use crate::values;
 use bundle::{
     HostCommand, IdMaps, IdRange, Medium, Options, Overlay2, OverlayChoice, Volume, for_host_command,
 };
 use clap::Args;
-use lifecycle::{HostLimits, Result, Settings};
+use lifecycle::{CoverageReport, HostLimits, Result, Settings};
 use netgofer::Policy;
 use rustix::process::umask;
 use sandbox::terminal;
 use spec::Network;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -70,6 +72,9 @@ pub(crate) struct Do {
     /// =FILE in a file
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "-", value_name = "FILE")]
     pub(crate) diff: Option<PathBuf>,
+    /// Write what the command asked for and did not get, as JSON, at the end: system calls, options and files that are missing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) coverage: Option<PathBuf>,
     /// Show no warnings
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -161,20 +166,30 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
     let options = Options { overlay, network, ..settings.containers.clone() };
     let prepared = for_host_command(command, &options)?;
     let limits = HostLimits { memory: args.memory, cpus: args.cpus, timeout: args.timeout };
-    let Some(to) = &args.diff else {
-        return lifecycle::run_host_command(settings, prepared, allow_net.as_ref(), &limits, &signals, None);
-    };
-    let mut diff = do_diff::Diff::open(to)?;
+    let coverage =
+        args.coverage.as_deref().map(|path| coverage(path, prepared.spec.id.clone())).transpose()?;
+    let mut diff = args.diff.as_deref().map(do_diff::Diff::open).transpose()?;
     let status = lifecycle::run_host_command(
         settings,
         prepared,
         allow_net.as_ref(),
         &limits,
         &signals,
-        Some(diff.take()),
+        diff.as_mut().map(do_diff::Diff::take),
+        coverage,
     )?;
-    diff.finish()?;
+    diff.map_or(Ok(()), do_diff::Diff::finish)?;
     Ok(status)
+}
+
+/// Opens the file for the report of what the command asks for and does not get: the command may run for long.
+fn coverage(path: &Path, id: String) -> Result<CoverageReport<'_>> {
+    let wrong = |error: io::Error| format!("--coverage {}: {error}", path.display());
+    let mut output = Output::open(path).map_err(wrong)?;
+    Ok(Box::new(move |refusals| {
+        let text = debug::coverage(&id, refusals)?;
+        Ok(output.write(&format!("{text}\n")).map_err(wrong)?)
+    }))
 }
 
 /// The user namespace of the command, if it is not the usual one.

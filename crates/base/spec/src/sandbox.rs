@@ -71,6 +71,9 @@ pub struct SandboxSpec {
     pub interfaces: Interfaces,
     /// Where packets are written to, if they are.
     pub capture: Option<Capture>,
+    /// The file that takes, at the end, what programs asked for and did not get: a list of [`Refusal`](crate::Refusal) as JSON.
+    #[serde(default)]
+    pub coverage: Option<FdIndex>,
     /// Capabilities that no process of the container has, whatever its own description says.
     pub withheld: u64,
     /// Which platform runs the guest.

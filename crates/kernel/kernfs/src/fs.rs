@@ -69,6 +69,10 @@ pub trait FsType: Send + Sync {
     fn may_write(&self, _at: &At, _cx: &dyn Caller) -> bool {
         false
     }
+    /// Whether a file always says the same although Linux's does not, which the report of `debug --coverage` tells.
+    fn is_constant(&self, _node: &Node) -> bool {
+        false
+    }
     /// What write(2) answers for a file that takes no text; `None` for one that cannot be opened for writing at all.
     fn write_error(&self, _node: &Node) -> Option<Errno> {
         None

@@ -79,6 +79,10 @@ impl Inode for Node {
                 if writes && fs_type.judges_writers(self) && !fs_type.may_write(&at, cx) {
                     rights::mode::allowed(&cx.creds(), &self.real_perm(), rights::mode::MAY_WRITE)?;
                 }
+                if fs_type.is_constant(self) {
+                    let what = format!("{}: {}", fs_type.name(), self.entry.name);
+                    self.fs.kernel.coverage.note(Asked::ConstantFile, what);
+                }
                 let bound = match self.proc {
                     Some(_) => self.fs.fs_type.check_open(&at, self.entry, cx)?,
                     None => None,

@@ -13,6 +13,10 @@ const SIZED: [&str; 8] =
 
 pub(crate) struct Proc;
 
+/// Files of /proc itself that say the same at any time, where those of Linux count or list something.
+const CONSTANT: [&str; 9] =
+    ["buddyinfo", "consoles", "diskstats", "iomem", "ioports", "kallsyms", "modules", "softirqs", "zoneinfo"];
+
 impl FsType for Proc {
     fn name(&self) -> &'static str {
         "proc"
@@ -44,6 +48,9 @@ impl FsType for Proc {
     }
     fn may_write(&self, at: &At, cx: &dyn Caller) -> bool {
         sysctl::may_write(at, cx)
+    }
+    fn is_constant(&self, node: &Node) -> bool {
+        !node.is_of_process() && CONSTANT.contains(&node.entry().name)
     }
     fn write_error(&self, node: &Node) -> Option<Errno> {
         let setting = node.entry().name == "f" || conf::is_setting(node.entry());

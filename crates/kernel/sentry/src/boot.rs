@@ -11,6 +11,8 @@ use container::Limits;
 use hostlink::CaptureFile;
 use hostsys::fanotify::Group;
 use spec::{SandboxSpec, StartError};
+use std::fs::File;
+use std::io::BufWriter;
 use std::os::fd::OwnedFd;
 use task::Kernel;
 
@@ -38,6 +40,7 @@ pub fn run(
     let limits = limits(&spec, &mut fds)?;
     let kernel = wire::kernel(&spec, host, limits, network.gofer)?;
     capture(&kernel, &spec, &mut fds)?;
+    let coverage = spec.coverage.map(|fd| fds.take(fd)).transpose()?;
     let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher);
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
     for traced in spec.trace.clone() {
@@ -54,8 +57,14 @@ pub fn run(
     if let Some(c) = console {
         c.finish();
     }
-    for refused in crate::describe::refusals(&kernel) {
+    let refusals = crate::describe::refusals(&kernel);
+    for refused in &refusals {
         log::debug!("{}: {} was asked for {} times", refused.kind, refused.what, refused.count);
+    }
+    if let Some(file) = coverage
+        && let Err(error) = serde_json::to_writer(BufWriter::new(File::from(file)), &refusals)
+    {
+        log::warn!("coverage: {error}");
     }
     Ok(status)
 }

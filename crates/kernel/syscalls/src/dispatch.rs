@@ -77,8 +77,13 @@ impl Calls {
 
     fn call(&self, c: &mut Current, nr: u64, args: [u64; 6], strace: bool) -> SysResult {
         match row(nr) {
-            Some(row) if strace => logged(c, row, args),
-            Some(row) => (row.call)(c, args),
+            Some(row) => {
+                let result = if strace { logged(c, row, args) } else { (row.call)(c, args) };
+                if !row.parts.is_empty() {
+                    crate::parts::note(c, (row.nr, row.name, row.parts), &args, &result);
+                }
+                result
+            }
             None => self.unimplemented(c, nr, args, strace),
         }
     }
@@ -179,11 +184,30 @@ fn logged(c: &mut Current, row: &Row, args: [u64; 6]) -> SysResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parts::{PARTS, Part};
+    use crate::table::Support;
 
     #[test]
     fn calls_have_numbers() {
         assert_eq!(numbers(&["read".into(), "write".into()]), Ok(vec![0, 1]));
         assert_eq!(numbers(&["read".into(), "nosuch".into()]), Err("nosuch".into()));
+    }
+
+    #[test]
+    fn parts_are_of_calls_that_are_there_in_part() {
+        for (nr, parts) in PARTS {
+            let row = row(*nr as u64).unwrap();
+            assert!(matches!(row.support, Support::Partial(_)), "{}", row.name);
+            for part in *parts {
+                if let Part::Bits(i, _) | Part::Values(i, _) | Part::Refused(i, _) = part {
+                    assert!(*i < row.arguments, "{}", row.name);
+                }
+            }
+        }
+        let absent: Vec<_> =
+            all_rows().filter(|row| matches!(row.support, Support::Absent(_))).map(|row| row.parts).collect();
+        assert!(!absent.is_empty() && absent.iter().all(|parts| matches!(parts, [Part::Whole])));
+        assert!(row(libc::SYS_read as u64).unwrap().parts.is_empty());
     }
 
     #[test]

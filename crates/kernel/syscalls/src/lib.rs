@@ -11,6 +11,7 @@ pub mod dispatch;
 pub mod families;
 pub mod families_fs;
 pub mod families_ipc;
+pub mod parts;
 pub mod table;
 
 mod at;

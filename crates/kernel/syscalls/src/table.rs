@@ -4,6 +4,7 @@
 //! points with a message of its own. `Full` says that every documented behaviour is
 //! there as far as known; `Partial("...")` names what is missing.
 
+use crate::parts::Part;
 use crate::points::Schema;
 use task::{Current, SysResult};
 
@@ -32,6 +33,8 @@ pub struct Row {
     pub show: fn(&Current, [u64; 6]) -> String,
     /// How much is there.
     pub support: Support,
+    /// What is not, as arguments ask for it.
+    pub parts: &'static [Part],
     /// The message of its trace points; without one there are only those by number.
     pub points: Option<&'static Schema>,
 }
@@ -52,6 +55,7 @@ macro_rules! rows { ($($nr:literal $name:ident($($t:ty),*) = $h:path, $s:expr $(
             v.join(", ")
         },
         support: $s,
+        parts: $crate::parts::of($nr, matches!($s, $crate::table::Support::Absent(_))),
         points: [$(Some(&$crate::points::$points),)? None][0],
     }),*];
 } }

@@ -24,8 +24,12 @@ pub enum Asked {
     Prctl,
     /// A type of file system.
     FileSystem,
+    /// A part of a system call that is there but for that part.
+    Part,
     /// A file of procfs, sysfs or cgroup2.
     File,
+    /// A file of procfs that always says the same.
+    ConstantFile,
 }
 
 impl Asked {
@@ -38,7 +42,9 @@ impl Asked {
             Asked::Fcntl => "fcntl commands",
             Asked::Prctl => "prctl options",
             Asked::FileSystem => "file systems",
+            Asked::Part => "parts of system calls",
             Asked::File => "files",
+            Asked::ConstantFile => "constant files",
         }
     }
 }

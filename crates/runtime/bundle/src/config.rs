@@ -183,6 +183,7 @@ fn prepare(
         network: options.network,
         interfaces: Interfaces::loopback(),
         capture: None,
+        coverage: None,
         trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,

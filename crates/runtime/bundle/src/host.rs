@@ -184,6 +184,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         network: options.network,
         interfaces: Interfaces::loopback(),
         capture: None,
+        coverage: None,
         trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,

@@ -51,8 +51,9 @@ use trace_wire::session::Session;
 /// Descriptor `i` of the specification is `trees[i]` for as many trees as
 /// there are; the standard streams follow in order, and the terminal, if any,
 /// is the descriptor after those of the trees instead; the preserved ones and those of `stores` follow, then
-/// the socket for writing back if there is one, the file of [`capture_to`](Prepared::capture_to), those of
-/// [`trace`](Prepared::trace), and the files of the control group, which [`show_control_group`](Prepared::show_control_group) adds.
+/// the socket for writing back if there is one, the file of [`capture_to`](Prepared::capture_to), that of
+/// [`tell_coverage`](Prepared::tell_coverage), those of [`trace`](Prepared::trace),
+/// and the files of the control group, which [`show_control_group`](Prepared::show_control_group) adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// For the kernel.
@@ -94,6 +95,12 @@ impl Prepared {
         self.spec.capture = Some(Capture { fd: self.after_write_back(), snaplen, most });
     }
 
+    /// Has the kernel tell at the end what programs asked for and did not get, in a file. Comes after
+    /// [`capture_to`](Prepared::capture_to), and before [`trace`](Prepared::trace).
+    pub fn tell_coverage(&mut self) {
+        self.spec.coverage = Some(self.after_capture());
+    }
+
     /// Has a trace session begin before the first process. Comes after [`capture_to`](Prepared::capture_to), and before
     /// [`show_control_group`](Prepared::show_control_group). `fds`: how many descriptors its sinks take.
     pub fn trace(&mut self, session: Session, fds: usize) {
@@ -112,7 +119,11 @@ impl Prepared {
     }
 
     fn after_traces(&self) -> FdIndex {
-        self.after_capture() + self.spec.trace.iter().map(|session| session.fds.len()).sum::<usize>()
+        self.after_coverage() + self.spec.trace.iter().map(|session| session.fds.len()).sum::<usize>()
+    }
+
+    fn after_coverage(&self) -> FdIndex {
+        self.after_capture() + usize::from(self.spec.coverage.is_some())
     }
 
     fn after_capture(&self) -> FdIndex {

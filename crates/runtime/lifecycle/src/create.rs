@@ -169,6 +169,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         preserved,
         stores: store_fds,
         capture,
+        coverage: None,
         trace: traced,
         write_back: None,
         links: Vec::new(),

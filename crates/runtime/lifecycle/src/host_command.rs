@@ -11,12 +11,14 @@ use bundle::Prepared;
 use hostsys::signals::SignalFd;
 use netgofer::Policy;
 use oci_spec::runtime::Spec;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
+use spec::Refusal;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,8 +64,15 @@ impl HostLimits {
 /// Is told each name that has changed, as an absolute path.
 pub type ChangeList = Box<dyn FnMut(Change, &[u8]) -> io::Result<()> + Send>;
 
+/// Is told what the command asked for and did not get.
+pub type CoverageReport<'a> = Box<dyn FnOnce(Vec<Refusal>) -> Result<()> + 'a>;
+
+/// Most bytes that the kernel may write about that.
+const MAX_COVERAGE: u64 = 4 << 20;
+
 /// Runs a prepared container, which may reach `allow_net` in host mode, and returns its exit status. `signals` comes from
-/// [`block_signals`](crate::block_signals). `changes` is told what the command has changed in its root, once that has ended.
+/// [`block_signals`](crate::block_signals). `changes` is told what the command has changed in its root, once that has ended, and
+/// `coverage` what it asked for and did not get.
 pub fn run_host_command(
     settings: &Settings,
     mut prepared: Prepared,
@@ -71,6 +80,7 @@ pub fn run_host_command(
     limits: &HostLimits,
     signals: &SignalFd,
     changes: Option<ChangeList>,
+    coverage: Option<CoverageReport<'_>>,
 ) -> Result<u8> {
     create::complete(&mut prepared);
     let wanted = limits.spec();
@@ -90,6 +100,14 @@ pub fn run_host_command(
         prepared.list_changes();
     }
     let capture = capture::open(settings, &mut prepared, "do")?;
+    let mut report = coverage
+        .is_some()
+        .then(|| memfd_create("coverage", MemfdFlags::CLOEXEC))
+        .transpose()?
+        .map(File::from);
+    if report.is_some() {
+        prepared.tell_coverage();
+    }
     let (traced, mut attendants) = trace::at_start(settings, &mut prepared, None)?;
     let mut files = Files {
         stdio: caller::stdio()?,
@@ -97,6 +115,7 @@ pub fn run_host_command(
         preserved: Vec::new(),
         stores,
         capture,
+        coverage: report.as_ref().map(|report| report.try_clone()).transpose()?.map(OwnedFd::from),
         trace: traced,
         write_back,
         links: Vec::new(),
@@ -140,6 +159,14 @@ pub fn run_host_command(
         }
     }
     attendants.wait();
+    if let (Some(tell), Some(report)) = (coverage, &mut report) {
+        match refusals(report) {
+            Ok(all) => tell(all)?,
+            // Nothing ran that could have asked for anything.
+            Err(_) if status.is_err() => {}
+            Err(error) => log::warn!("--coverage: the sandbox was ended before it told it: {error}"),
+        }
+    }
     if groups.ran_out_of_memory() {
         log::warn!("memory ran out: --memory is too little for what was run, and a process was ended");
     }
@@ -147,6 +174,14 @@ pub fn run_host_command(
         true => Ok(TIMED_OUT),
         false => status,
     }
+}
+
+/// What a kernel has written that a guest may have taken over.
+fn refusals(report: &mut File) -> io::Result<Vec<Refusal>> {
+    report.rewind()?;
+    let mut text = Vec::new();
+    report.take(MAX_COVERAGE).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 /// A command that has a place in the state directory, as a container in the foreground has. It goes with this.

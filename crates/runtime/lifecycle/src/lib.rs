@@ -65,7 +65,7 @@ pub use events::{Event, events, stats};
 pub use exec::{ExecOptions, Program, exec};
 pub use figures::{Watcher, sandbox_figures};
 pub use foreground::block_signals;
-pub use host_command::{ChangeList, HostLimits, run_host_command};
+pub use host_command::{ChangeList, CoverageReport, HostLimits, run_host_command};
 pub use kill::kill;
 pub use list::{list, state};
 pub use overlay::{overlay_commit, overlay_diff, overlay_export};

@@ -35,6 +35,8 @@ pub struct Files {
     pub stores: Vec<OwnedFd>,
     /// The file that packets are written to.
     pub capture: Option<OwnedFd>,
+    /// The file that takes what programs asked for and did not get.
+    pub coverage: Option<OwnedFd>,
     /// Those of the sinks of its trace sessions.
     pub trace: Vec<OwnedFd>,
     /// Leads to the process that writes changes of the root back.
@@ -157,7 +159,7 @@ impl Sandbox {
             None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
         }
         let rest = files.preserved.iter().chain(&files.stores).chain(&files.write_back).chain(&files.capture);
-        let rest = rest.chain(&files.trace).chain(&files.control_group);
+        let rest = rest.chain(&files.coverage).chain(&files.trace).chain(&files.control_group);
         fds.extend(rest.map(AsFd::as_fd));
         match (listener, self.member.as_ref().map(Cell::take)) {
             (Some(listener), Some(Some(end))) => {

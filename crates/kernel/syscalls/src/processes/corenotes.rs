@@ -48,7 +48,7 @@ fn files(task: &Task, mm: &Mm) -> Vec<MappedFile> {
     named.collect()
 }
 
-/// All notes. `info` is the signal that ends the process, whose thread is the first one; `None` when it goes on.
+/// All notes. `info` is the signal that ends the process, by its first thread; `None` when it goes on.
 pub fn all(task: &Task, mm: &Mm, info: Option<&SigInfo>, threads: &[CoreThread]) -> Vec<u8> {
     let ids = ids(task);
     let creds = task.creds();
