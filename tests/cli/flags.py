@@ -356,6 +356,33 @@ def test_coverage_of_a_command():
     one_line(RF("do", "--coverage", "/nosuch/x", "true"), 128, "--coverage /nosuch/x", "No such file")
 
 
+BUSY = """
+cat /proc/schedstat
+for i in $(seq 0 $(nproc)) last; do (while :; do :; done) & all="$all $!"; done
+sleep 1; cat /proc/schedstat; kill $all; wait; cat /proc/schedstat
+"""
+
+
+def test_schedstat():
+    """Figures as with kernel.sched_schedstats=0. Not every host has the file to compare with."""
+    text = succeeds("do", "sh", "-c", BUSY)
+    looks = []
+    for look in text.split("version 17\n")[1:]:
+        first, *cpus = look.splitlines()
+        assert re.fullmatch(r"timestamp \d+", first), text
+        check([cpu.split()[0] for cpu in cpus], [f"cpu{i}" for i in range(os.cpu_count())])
+        assert all(cpu.split()[1:7] == ["0"] * 6 for cpu in cpus), text
+        sums = [sum(int(cpu.split()[i]) for cpu in cpus) for i in (7, 8, 9)]
+        looks.append([int(first.split()[1]), *sums])
+    check(len(looks), 3, text)
+    before, busy, after = looks
+    # Ticks of a millisecond; more programs than processors ran for a second, and waited for each other.
+    assert busy[0] - before[0] >= 900 and busy[1] - before[1] > 100_000_000, looks
+    assert busy[2] - before[2] > 10_000_000 and busy[3] > before[3], looks
+    # What has ended counts on.
+    assert all(a >= b for a, b in zip(after, busy)), looks
+
+
 def crashed(signo, *flags, background=False):
     """Ends the kernel of a container by a signal; what the command line says, and the report."""
     state = RF.dir("crash")

@@ -272,8 +272,24 @@ fn memory_pressure(at: &At) -> Result<Vec<u8>> {
     pressure(at, "memory.pressure")
 }
 
-fn schedstat(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"version 17\ntimestamp 0\n".to_vec())
+/// The value of Linux's clock of ticks at its start, and how many there are in a second.
+const FIRST_TICK: u64 = (u32::MAX as u64 + 1) - 300 * TICKS;
+const TICKS: u64 = 1000;
+
+/// What a kernel has without `kernel.sched_schedstats`: for each processor the time that threads ran and that they waited for
+/// one, and how often one got it. There are no scheduling domains.
+fn schedstat(at: &At) -> Result<Vec<u8>> {
+    let k = at.kernel();
+    let cpus = at.limits().cpus().max(1) as u64;
+    let (user, sys) = k.processor_time();
+    let [.., involuntary] = counts_total(k);
+    let ran = shares(user + sys, cpus);
+    let parts = ran.zip(shares(k.run_delay(), cpus)).zip(shares(k.sleeps() + involuntary, cpus));
+    let mut s = format!("version 17\ntimestamp {}\n", FIRST_TICK + uptime_ns() / (1_000_000_000 / TICKS));
+    for (i, ((ran, waited), count)) in parts.enumerate() {
+        let _ = writeln!(s, "cpu{i} 0 0 0 0 0 0 {ran} {waited} {count}");
+    }
+    Ok(s.into_bytes())
 }
 
 /// Seconds since the epoch at which CLOCK_BOOTTIME started; does not jitter.

@@ -147,6 +147,7 @@ fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure
         task.host_tid.store(0, Ordering::Relaxed);
         group.container.totals.add(task.totals());
         group.kernel.past_sleeps.fetch_add(task.waiter.sleeps(), Ordering::Relaxed);
+        group.kernel.past_waits.fetch_add(task.waited.load(Ordering::Relaxed), Ordering::Relaxed);
         task.pending.lock().remove(abi::SigSet::ALL);
         s.remove(task, own_status)
     };

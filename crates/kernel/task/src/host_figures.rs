@@ -96,10 +96,22 @@ impl HostFigures {
 
     /// Processor time of a thread.
     pub fn run_time(&self, tid: i32) -> Option<RunTime> {
-        let text = self.ask_one(File::Schedstat, tid)?;
-        let mut words = text.split_whitespace().map(str::parse);
-        Some(RunTime { ran: words.next()?.ok()?, waited: words.next()?.ok()? })
+        run_time(&self.ask_one(File::Schedstat, tid)?)
     }
+
+    /// The same of many; nothing for one that is not there.
+    pub fn all_run_times(&self, tids: &[i32]) -> Option<Vec<Option<RunTime>>> {
+        let mut all = Vec::new();
+        for some in tids.chunks(MOST) {
+            all.extend(self.ask(File::Schedstat, some)?.iter().map(|text| run_time(text)));
+        }
+        Some(all)
+    }
+}
+
+fn run_time(schedstat: &str) -> Option<RunTime> {
+    let mut words = schedstat.split_whitespace().map(str::parse);
+    Some(RunTime { ran: words.next()?.ok()?, waited: words.next()?.ok()? })
 }
 
 fn resident(statm: &str) -> Option<ResidentPages> {
@@ -140,6 +152,8 @@ mod tests {
     fn texts_of_the_host() {
         assert_eq!(resident("765 440 412 5 0 123 0\n"), Some(ResidentPages { total: 440, shared: 412 }));
         assert_eq!(resident(""), None);
+        assert_eq!(run_time("120 7 3\n"), Some(RunTime { ran: 120, waited: 7 }));
+        assert_eq!(run_time(""), None);
         let stat = "8498 (c) (a t) R 8471 8471 20350 0 -1 4194304 122 1 7 2 0 0";
         assert_eq!(faults(stat), Some([122, 7]));
         let status = "VmPeak:\t    9 kB\nVmHWM:\t    1564 kB\nVmRSS:\t    1560 kB\nRssAnon:\t      88 kB\nRssFile:\t    1472 kB\n\

@@ -119,6 +119,8 @@ pub struct Kernel {
     pub interrupts: AtomicU64,
     /// Sleeps of threads that have left.
     pub(crate) past_sleeps: AtomicU64,
+    /// Nanoseconds that threads which have ended waited for a processor, as far as that was asked.
+    pub(crate) past_waits: AtomicU64,
     /// Load averages.
     load: Mutex<Load>,
     /// Values of /proc/sys that were set, by path below it.
@@ -255,6 +257,7 @@ impl Kernel {
             forks: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
             past_sleeps: AtomicU64::new(0),
+            past_waits: AtomicU64::new(0),
             load: Mutex::new(Load::new(clock.now())),
             sysctls: Mutex::default(),
             usage_wanted: AtomicBool::new(false),
@@ -311,6 +314,22 @@ impl Kernel {
     pub fn sleeps(&self) -> u64 {
         let now: u64 = self.tasks().iter().map(|t| t.waiter.sleeps()).sum();
         now + self.past_sleeps.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds that threads were ready and waited for a processor. Of threads that have ended it has what was known when this
+    /// was last asked.
+    pub fn run_delay(&self) -> u64 {
+        let tasks = self.tasks();
+        let (tasks, tids): (Vec<_>, Vec<i32>) =
+            tasks.iter().filter_map(|task| Some((task, task.guest_thread()?))).unzip();
+        let times = self.figures.all_run_times(&tids).unwrap_or_default();
+        for (task, time) in tasks.iter().zip(times) {
+            if let Some(time) = time {
+                task.waited.fetch_max(time.waited, Ordering::Relaxed);
+            }
+        }
+        let now: u64 = tasks.iter().map(|task| task.waited.load(Ordering::Relaxed)).sum();
+        now + self.past_waits.load(Ordering::Relaxed)
     }
 
     /// How many threads run, and how many there are.

@@ -95,6 +95,8 @@ pub struct Task {
     pub io: IoCounts,
     /// What else it has done.
     pub counts: Counts,
+    /// Nanoseconds that it was ready and waited for a processor, when that was last asked.
+    pub(crate) waited: AtomicU64,
     /// Blocks that its thread of the kernel has had the host read and write, when that was last asked.
     pub(crate) blocks: [AtomicU64; 2],
     /// Timer slack in nanoseconds.
@@ -224,6 +226,7 @@ impl Task {
             sleeping: AtomicBool::new(false),
             in_syscall: AtomicU32::new(0),
             last_calls: LastCalls::default(),
+            waited: AtomicU64::new(0),
             call_args: Default::default(),
             sentence: AtomicU8::new(0),
             scheduling,
