@@ -199,6 +199,16 @@ TEST(faults_of_the_machine) {
     CHECK(line_of("/proc/vmstat", "pgfault ") >= before + 1000);
     CHECK(line_of("/proc/vmstat", "pgmajfault ") >= 0);
 }
+TEST(locked_pages_of_the_machine) {
+    char *p = map(4 * MIB);
+    long before = line_of("/proc/meminfo", "Mlocked"), all = line_of("/proc/meminfo", "Unevictable");
+    OK(mlock(p, 4 * MIB));
+    CHECK(line_of("/proc/self/status", "VmLck") >= 4 * 1024);
+    CHECK(line_of("/proc/meminfo", "Mlocked") >= before + 3 * 1024);
+    CHECK(line_of("/proc/meminfo", "Unevictable") >= all);
+    OK(munlock(p, 4 * MIB));
+    CHECK(line_of("/proc/meminfo", "Mlocked") < before + 3 * 1024);
+}
 TEST(interrupts_are_counted_for_each_processor) {
     const char *p = strstr(slurp("/proc/interrupts"), "RES:");
     MUST(p);

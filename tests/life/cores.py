@@ -26,6 +26,8 @@ SECRET = """
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 char *volatile shared; volatile char secret[32];
 volatile int going;
@@ -36,8 +38,15 @@ __attribute__((noinline)) int waits_here(int depth) {
     puts("up"); fflush(stdout);
     for (int i = 0;; i++) { usleep(10000); if (i % 10 == 0) { puts("on"); fflush(stdout); } }
 }
-int main(void) {
+int main(int argc, char **argv) {
     pthread_t a, b;
+    if (argc > 1) {
+        pid_t child = fork();
+        if (child == 0) for (;;) going++;
+        ptrace(PTRACE_ATTACH, child, 0, 0); waitpid(child, 0, 0);
+        printf("traced %d\\n", child); fflush(stdout);
+        for (;;) pause();
+    }
     shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < 24; i++) { secret[i] = "mhrdug"[i % 6] + 1; shared[i] = secret[i]; }
     pthread_create(&a, 0, sleeps, 0); pthread_create(&b, 0, spins, 0);
@@ -172,6 +181,20 @@ def test_core_of_a_process():
     life.works("resume", "a")
     assert not os.path.exists(dir + "/x")
     goes_on(out)
+    life.works("delete", "--force", "a")
+
+
+def test_core_of_a_traced_process():
+    """Its tracer has stopped it."""
+    dir = RF.dir("cores")
+    mount = program(dir)
+    out, _ = life.create("a", "/prog/secret", "traced", edit=lambda c: c["mounts"].append(mount))
+    life.works("start", "a")
+    RF.wait_for(lambda: "traced" in life.text(out))
+    pid = life.text(out).split()[1]
+    life.check(life.works("debug", "--guest-core", pid, "--output", dir + "/core", "a"), f"{dir}/core: 1 threads\n")
+    assert "main (" in gdb(dir + "/secret", dir + "/core", "bt")
+    assert "State:\tt" in life.works("exec", "a", "cat", f"/proc/{pid}/status")
     life.works("delete", "--force", "a")
 
 

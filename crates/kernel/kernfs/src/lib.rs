@@ -27,5 +27,5 @@ pub use entry::{
 pub use fs::{FsType, KernFs, Node};
 pub use masks::{all, mask_list, mask_words};
 pub use proc::Proc;
-pub use resident::{memory_used, resident};
+pub use resident::{memory_locked, memory_used, resident};
 pub use snapshot::{Slot, Snapshots};

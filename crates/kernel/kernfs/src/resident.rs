@@ -27,11 +27,21 @@ fn most_resident(mm: &Mm) -> ResidentPages {
     })
 }
 
-/// Bytes of memory in use by processes and files in memory, and how many of them are files' and shared.
-pub fn memory_used(k: &Kernel) -> (u64, u64) {
+/// The address spaces of processes, each one once.
+fn spaces(k: &Kernel) -> Vec<Arc<Mm>> {
     let mut seen = HashSet::new();
     let tasks = k.groups().into_iter().filter_map(|group| group.any_thread());
-    let spaces: Vec<_> = tasks.map(|t| t.mm()).filter(|mm| seen.insert(Arc::as_ptr(mm) as usize)).collect();
+    tasks.map(|t| t.mm()).filter(|mm| seen.insert(Arc::as_ptr(mm) as usize)).collect()
+}
+
+/// Bytes that processes have locked.
+pub fn memory_locked(k: &Kernel) -> u64 {
+    spaces(k).iter().map(|mm| mm.with_map(|map| map.locked())).sum()
+}
+
+/// Bytes of memory in use by processes and files in memory, and how many of them are files' and shared.
+pub fn memory_used(k: &Kernel) -> (u64, u64) {
+    let spaces = spaces(k);
     let pids: Vec<i32> = spaces.iter().map(|mm| mm.space.host_pid()).collect();
     let all = match k.figures.all_resident(&pids) {
         Some(known) => known.into_iter().map(Option::unwrap_or_default).collect(),

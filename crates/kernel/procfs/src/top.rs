@@ -2,7 +2,7 @@
 
 use crate::pid::{PIDS, SELF, THREAD_SELF};
 use abi::{Errno, PAGE_SIZE, Result};
-use kernfs::{At, Entry, What, dir, empty, line, link, memory_used, private, text};
+use kernfs::{At, Entry, What, dir, empty, line, link, memory_locked, memory_used, private, text};
 use sched::{HostCounts, add_counts};
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -171,6 +171,7 @@ fn meminfo(at: &At) -> Result<Vec<u8>> {
     let cached = (shared / 1024).min(used);
     let shmem = (k.memory.bytes() / 1024).min(cached);
     let anon = used - cached;
+    let locked = (memory_locked(k) / 1024).min(used);
     let free = total - used;
     let avail = free + cached;
     let rows: &[(&str, u64)] = &[
@@ -186,8 +187,8 @@ fn meminfo(at: &At) -> Result<Vec<u8>> {
         ("Inactive(anon)", 0),
         ("Active(file)", cached),
         ("Inactive(file)", 0),
-        ("Unevictable", 0),
-        ("Mlocked", 0),
+        ("Unevictable", locked),
+        ("Mlocked", locked),
         ("SwapTotal", 0),
         ("SwapFree", 0),
         ("Zswap", 0),
@@ -361,11 +362,18 @@ fn counts_total(k: &Kernel) -> HostCounts {
     sum
 }
 
+/// What the host says of the container's control group.
+fn oom_kills(limits: &container::Limits) -> u64 {
+    let kills = limits.field("memory.events", "oom_kill");
+    kills.or_else(|| limits.field("memory.oom_control", "oom_kill")).unwrap_or(0)
+}
+
 fn vmstat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
     let [minor, major, read, written, ..] = counts_total(k);
     let (used, shared) = memory_used(k);
     let (used, shared) = (used / PAGE_SIZE, shared / PAGE_SIZE);
+    let locked = (memory_locked(k) / PAGE_SIZE).min(used);
     let free = (at.limits().memory() / PAGE_SIZE).saturating_sub(used);
     let mut s = String::new();
     for (n, v) in [
@@ -378,7 +386,8 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
         ("nr_active_anon", used - shared),
         ("nr_inactive_file", 0),
         ("nr_active_file", shared),
-        ("nr_unevictable", 0),
+        ("nr_unevictable", locked),
+        ("nr_mlock", locked),
         ("nr_anon_pages", used - shared),
         ("nr_mapped", shared),
         ("nr_file_pages", shared),
@@ -391,7 +400,7 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
         ("pswpout", 0),
         ("pgfault", minor + major),
         ("pgmajfault", major),
-        ("oom_kill", 0),
+        ("oom_kill", oom_kills(&at.limits())),
     ] {
         let _ = writeln!(s, "{n} {v}");
     }
