@@ -118,7 +118,11 @@ impl Record {
     pub(crate) fn groups(&self) -> Result<Manager> {
         match self.saved_groups() {
             Some(saved) => Ok(Manager::load(saved)),
-            None => Err("the container has no control group: it was made with --ignore-cgroups".into()),
+            None => Err(
+                "the container has no control group: it was made with --ignore-cgroups, or is a command of \
+                 \"do\" without limits"
+                    .into(),
+            ),
         }
     }
 

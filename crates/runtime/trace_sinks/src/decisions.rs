@@ -393,6 +393,7 @@ mod tests {
         let text = written_up_to(&dir, &packets, None, 2000);
         assert!(text.len() < 3000, "{}", text.len());
         let report = verify(text.as_bytes(), None).unwrap();
+        // The line that tells of those that are missing is none itself.
         let kept = report.decisions;
         assert!(kept > 1 && kept + report.missing == 100, "{kept} and {}", report.missing);
     }

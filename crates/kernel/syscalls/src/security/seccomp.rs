@@ -6,7 +6,7 @@ use seccomp::{Action, MAX_INSTRUCTIONS, Program, SockFilter};
 use std::sync::atomic::Ordering;
 use syscall_filter::Listener;
 use task::seccomp::InstallError;
-use task::{Current, SysResult};
+use task::{Current, SysResult, TaskCaller};
 
 const SET_MODE_STRICT: u32 = 0;
 const SET_MODE_FILTER: u32 = 1;
@@ -95,6 +95,7 @@ pub(crate) fn add_fd(c: &mut Current, listener: &Listener, arg: u64) -> SysResul
     let file = c.file(source as i32)?;
     let supervised = c.kernel().task(listener.caller(id)?).ok_or(Errno::ENOENT)?;
     let table = supervised.fds().ok_or(Errno::ENOENT)?;
+    vfs::policing::decide_received(&TaskCaller::of(&supervised), &file)?;
     let limit = supervised.group.rlimit(libc::RLIMIT_NOFILE as i32);
     let cloexec = fd_flags != 0;
     let fd = if flags & SET_FD != 0 {
