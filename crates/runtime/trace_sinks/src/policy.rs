@@ -157,7 +157,10 @@ mod tests {
         let file = dir.join("p.yaml");
         std::fs::write(&file, "rules:\n- {point: file/opne, action: deny}\n").unwrap();
         let error = read(&file).unwrap_err();
-        assert!(error.contains("1 mistake:") && error.contains("2:11: ") && error.contains("file/open"), "{error}");
+        assert!(
+            error.contains("1 mistake:") && error.contains("2:11: ") && error.contains("file/open"),
+            "{error}"
+        );
         assert!(read(Path::new("/dev/zero")).unwrap_err().contains("not a regular file"));
         assert!(read(&dir.join("none")).unwrap_err().contains("No such file"));
         assert!(read_key(&file).err().unwrap().contains("no private Ed25519 key"));
