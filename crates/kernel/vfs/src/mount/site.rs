@@ -8,6 +8,7 @@ use super::Path;
 use crate::dentry::Dentry;
 use lock_order::RwLock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most mounts on the way up. A mount that was taken away can have been under one that now hangs below it.
 const MAX_MOUNTS: usize = 1000;
@@ -18,19 +19,49 @@ pub(super) struct Site {
     root: Arc<Dentry>,
     /// The place of the mount above; `None` before it was attached.
     above: RwLock<Option<(Arc<Dentry>, Arc<Site>)>>,
+    /// A mount hangs below it, or hung.
+    has_below: AtomicBool,
 }
 
 impl Site {
     /// Of a mount that was not attached yet.
     pub(super) fn new(root: &Arc<Dentry>) -> Arc<Site> {
-        Arc::new(Site { root: root.clone(), above: RwLock::new(None) })
+        Arc::new(Site { root: root.clone(), above: RwLock::new(None), has_below: AtomicBool::new(false) })
     }
 
-    /// The mount is attached here.
-    pub(super) fn set(&self, at: &Path) {
+    /// The mount is attached here. Where it comes below a mount that hung below itself, as the old root does at
+    /// pivot_root(2), it stays where it was: sites in a circle would live for ever.
+    pub(super) fn set(self: &Arc<Site>, at: &Path) {
+        if self.has_below.load(Ordering::Relaxed) && at.mount.site.is_below(self) {
+            return;
+        }
+        at.mount.site.has_below.store(true, Ordering::Relaxed);
         let new = (at.dentry.clone(), at.mount.site.clone());
         let old = self.above.write().replace(new);
         drop(old);
+    }
+
+    /// Whether it hangs below another one, or too deep to have a path.
+    fn is_below(self: &Arc<Site>, other: &Arc<Site>) -> bool {
+        let mut site = self.clone();
+        for _ in 0..MAX_MOUNTS {
+            if Arc::ptr_eq(&site, other) {
+                return true;
+            }
+            let Some((_, above)) = site.above.read().clone() else { return false };
+            site = above;
+        }
+        true
+    }
+}
+
+impl Drop for Site {
+    /// Without recursion: a guest can nest a hundred thousand.
+    fn drop(&mut self) {
+        let mut above = self.above.get_mut().take();
+        while let Some((_, site)) = above {
+            above = Arc::into_inner(site).and_then(|mut site| site.above.get_mut().take());
+        }
     }
 }
 
