@@ -328,7 +328,6 @@ impl Client {
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         // A client that does not read must not hold the process inside up.
         rustix::io::ioctl_fionbio(&write, true).map_err(io::Error::from)?;
-        self.channel.set_patience(None)?;
         self.channel.send(&Request::GuestCore { pid }, &[write.as_fd()])?;
         drop(write);
         let received = core_pieces::receive(&mut File::from(read), file, stop);
@@ -337,6 +336,7 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
             received => received.map(|()| true)?,
         };
+        self.channel.set_patience(Some(PATIENCE))?;
         match self.event()? {
             Event::Cored { threads, missing } if whole => Ok((threads, missing)),
             _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),

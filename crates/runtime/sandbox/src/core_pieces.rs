@@ -19,17 +19,8 @@ pub(crate) fn receive(from: &mut File, file: &File, stop: BorrowedFd<'_>) -> io:
     let mut bytes = Vec::new();
     let mut first = true;
     loop {
-        let mut fds = [PollFd::new(&*from, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
-        if !fds[1].revents().is_empty() {
-            return Err(io::Error::other("interrupted"));
-        }
         let mut head = [0; 12];
-        from.read_exact(&mut head)?;
+        fill(from, &mut head, stop)?;
         let [offset @ .., l0, l1, l2, l3] = head;
         let (offset, len) = (u64::from_le_bytes(offset), u32::from_le_bytes([l0, l1, l2, l3]) as usize);
         if len > MAX_PIECE || offset > MAX_FILE {
@@ -42,9 +33,30 @@ pub(crate) fn receive(from: &mut File, file: &File, stop: BorrowedFd<'_>) -> io:
             return file.set_len(offset);
         }
         bytes.resize(len, 0);
-        from.read_exact(&mut bytes)?;
+        fill(from, &mut bytes, stop)?;
         file.write_all_at(&bytes, offset)?;
     }
+}
+
+/// Reads as many bytes. The sandbox may stop in the middle of them.
+fn fill(from: &mut File, bytes: &mut [u8], stop: BorrowedFd<'_>) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        let mut fds = [PollFd::new(&*from, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        if !fds[1].revents().is_empty() {
+            return Err(io::Error::other("interrupted"));
+        }
+        match from.read(rest)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => done += n,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -78,6 +90,22 @@ mod tests {
             let error = received(&all[..cut]).0.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{cut}");
         }
+    }
+
+    #[test]
+    fn a_sandbox_that_stops_does_not_hold_the_user_up() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let mut writer = File::from(write);
+        writer.write_all(&piece(0, b"whole")[..14]).unwrap();
+        let (wanted, stop) = rustix::pipe::pipe().unwrap();
+        let file = File::from(rustix::fs::memfd_create("core", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        let error = std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| receive(&mut File::from(read), &file, wanted.as_fd()));
+            drop(stop);
+            receiving.join().unwrap().unwrap_err()
+        });
+        assert_eq!(error.to_string(), "interrupted");
+        drop(writer);
     }
 
     #[test]
