@@ -212,7 +212,9 @@ def test_core_of_a_stopped_process():
     assert "State:\tT" in life.works("exec", "a", "cat", f"/proc/{pid}/status")
     life.works("exec", "a", "kill", "-CONT", str(pid))
     goes_on(out)
-    # It dies as ever.
-    life.works("exec", "a", "kill", "-KILL", str(pid))
+    # It dies as ever. The container ends with it, and may take the kill program along
+    # before that has exited by itself.
+    killed = RF("exec", "a", "kill", "-KILL", str(pid))
+    assert killed.returncode in (0, 128 + signal.SIGKILL), killed
     RF.wait_for(lambda: life.status("a") == "stopped")
     life.works("delete", "--force", "a")
