@@ -5,8 +5,21 @@
 use std::fmt;
 
 /// An error number that a system call can return, e.g. `Errno::ENOENT`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(from = "i32", into = "i32")]
 pub struct Errno(u16);
+
+impl From<i32> for Errno {
+    fn from(raw: i32) -> Errno {
+        Errno::from_raw(raw)
+    }
+}
+
+impl From<Errno> for i32 {
+    fn from(errno: Errno) -> i32 {
+        errno.raw()
+    }
+}
 
 /// Result of an operation that fails with an [`Errno`].
 pub type Result<T, E = Errno> = std::result::Result<T, E>;

@@ -3,8 +3,22 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A signal number, 1..=64.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "i32", into = "i32")]
 pub struct Signal(u8);
+
+impl TryFrom<i32> for Signal {
+    type Error = &'static str;
+    fn try_from(n: i32) -> Result<Signal, &'static str> {
+        Signal::new(n).ok_or("no signal has this number")
+    }
+}
+
+impl From<Signal> for i32 {
+    fn from(signal: Signal) -> i32 {
+        signal.raw()
+    }
+}
 
 impl Signal {
     /// Validates a signal number; 0 and numbers above 64 are `None`.
@@ -38,7 +52,20 @@ SIGCHLD = 17, SIGCONT = 18, SIGSTOP = 19, SIGTSTP = 20, SIGTTIN = 21, SIGTTOU = 
 SIGXFSZ = 25, SIGVTALRM = 26, SIGPROF = 27, SIGWINCH = 28, SIGIO = 29, SIGPWR = 30, SIGSYS = 31 }
 
 /// A set of signals: bit n-1 stands for signal n (the kernel's 64-bit sigset).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[repr(transparent)]
 pub struct SigSet(pub u64);
 
@@ -88,7 +115,19 @@ impl SigSet {
 }
 
 /// `siginfo_t` as the kernel lays it out: 128 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[repr(C)]
 pub struct SigInfo {
     /// si_signo.

@@ -14,7 +14,9 @@
 use std::time::{Duration, Instant};
 
 /// A moment: nanoseconds of a kernel's monotonic clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Ktime(u64);
 
 impl Ktime {

@@ -51,7 +51,7 @@ pub fn monotonic() -> u64 {
 }
 
 /// The timers of setitimer(2) as plain data, for a checkpoint: remaining time and interval in nanoseconds, 0 and 0 when disarmed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ItimersState {
     /// ITIMER_REAL.
     pub real: (u64, u64),

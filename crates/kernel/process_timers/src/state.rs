@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 /// [`Clock`] as plain data: processes by their numbers in the sandbox's own PID namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ClockState {
     /// A clock of the host.
     Host(i32),
@@ -19,7 +19,7 @@ pub enum ClockState {
 }
 
 /// A timer as plain data. Its pending signal is kept with the process's pending signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PosixTimerState {
     /// Its ID.
     pub id: i32,
@@ -44,7 +44,7 @@ pub struct PosixTimerState {
 }
 
 /// All timers of a process as plain data.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PosixTimersState {
     /// By ID.
     pub timers: Vec<PosixTimerState>,

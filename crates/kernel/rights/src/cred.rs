@@ -78,7 +78,7 @@ pub struct Credentials {
 
 /// [`Credentials`] as plain data, for a checkpoint. The user namespace and the Landlock domain are objects of their
 /// own; `confined` says whether there is a domain. The serial number is not kept: a restored task gets a new one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[expect(missing_docs, reason = "the fields of Credentials")]
 pub struct CredentialsState {
     pub uids: [u32; 4],

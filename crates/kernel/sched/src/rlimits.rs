@@ -6,7 +6,7 @@ use abi::libc;
 const COUNT: usize = 16;
 
 /// Soft and hard limit of each resource, by RLIMIT_*. `u64::MAX` is RLIM_INFINITY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Rlimits([(u64, u64); COUNT]);
 
 impl Rlimits {

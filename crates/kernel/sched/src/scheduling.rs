@@ -56,7 +56,7 @@ impl Scheduling {
 }
 
 /// [`Scheduling`] as plain data, for a checkpoint. Fields have the same names there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[expect(missing_docs, reason = "the fields of Scheduling")]
 pub struct SchedulingState {
     pub nice: i32,

@@ -42,7 +42,7 @@ pub fn add_io(to: &mut IoTotals, more: IoTotals) {
 }
 
 /// Accumulated processor time in nanoseconds and other rusage counts.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
     /// User time of this process's earlier memory images.
     pub utime: u64,

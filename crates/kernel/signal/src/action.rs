@@ -4,7 +4,20 @@ use abi::{SigSet, Signal};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct kernel_sigaction` of x86-64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[repr(C)]
 pub struct SigAction {
     /// SIG_DFL (0), SIG_IGN (1) or the handler's address.

@@ -94,7 +94,7 @@ pub struct TrapInfo {
 }
 
 /// Alternate signal stack, sigaltstack(2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AltStack {
     /// Lowest address.
     pub sp: u64,

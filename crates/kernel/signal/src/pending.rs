@@ -50,7 +50,7 @@ struct Entry {
 }
 
 /// A pending signal as plain data, for a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PendingState {
     /// What will be delivered.
     pub info: SigInfo,
@@ -59,7 +59,7 @@ pub struct PendingState {
 }
 
 /// What a pending signal counts as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Origin {
     /// A queued signal of a user.
     Queued,

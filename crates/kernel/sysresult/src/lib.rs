@@ -7,7 +7,7 @@ use abi::Errno;
 use wait::Stop;
 
 /// What an interrupted call does once signals have been dealt with; see signal(7).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Restart {
     /// Restart unless a handler without SA_RESTART ran (Linux's ERESTARTSYS).
     Sys,

@@ -24,7 +24,7 @@ use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// What restart_syscall(2) goes on with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RestartBlock {
     /// nanosleep(2) and relative clock_nanosleep(2).
     Sleep {

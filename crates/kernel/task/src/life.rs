@@ -19,7 +19,7 @@ use abi::Signal;
 use sched::Usage;
 
 /// Where a process is in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "there is one in a process, and zombies are read by value")]
 pub enum Life {
     /// Its threads run, or are stopped.
@@ -36,7 +36,7 @@ pub enum Life {
 }
 
 /// What is left of a process until it is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Zombie {
     /// Wait status.
     pub status: i32,
@@ -78,7 +78,7 @@ impl Life {
 }
 
 /// Whether a process is stopped by a signal. See signal(7), "stop".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Stop {
     /// It is not.
     #[default]

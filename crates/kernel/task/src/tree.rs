@@ -41,7 +41,7 @@ pub struct Node {
 }
 
 /// A change of a process that lives on, for wait(2). A newer one replaces it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Report {
     /// This signal has stopped it.
     Stopped(Signal),
