@@ -89,7 +89,7 @@ impl Chain {
         log: bool,
         supervisor: Option<Arc<dyn Supervisor>>,
     ) -> Result<Arc<Chain>> {
-        if supervisor.is_some() && before.as_ref().is_some_and(|b| b.has_supervisor()) {
+        if supervisor.is_some() && before.as_ref().is_some_and(|b| b.is_supervised()) {
             return Err(Errno::EBUSY);
         }
         let weight = program.weight() + 4 + before.as_ref().map_or(0, |b| b.weight);
@@ -132,7 +132,8 @@ impl Chain {
         verdict
     }
 
-    fn has_supervisor(&self) -> bool {
+    /// Whether one of the filters has a supervisor.
+    pub fn is_supervised(&self) -> bool {
         let mut next = Some(self);
         while let Some(c) = next {
             if c.supervisor.is_some() {

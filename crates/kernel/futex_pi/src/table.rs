@@ -73,6 +73,13 @@ pub struct PiTask<T> {
     pub(crate) waits_for: Option<Arc<Entry<T>>>,
 }
 
+impl<T> PiTask<T> {
+    /// It holds no lock, and waits for none.
+    pub fn is_idle(&self) -> bool {
+        self.owned.is_empty() && self.waits_for.is_none()
+    }
+}
+
 impl<T> Default for PiTable<T> {
     fn default() -> PiTable<T> {
         PiTable { entries: Mutex::default(), requeue: Mutex::default() }

@@ -58,6 +58,11 @@ impl Holder {
         Holder { keys: keys.clone(), id: AtomicU64::new(0) }
     }
 
+    /// Whether the thread names no keyring.
+    pub fn is_default(&self) -> bool {
+        self.id.load(Ordering::Relaxed) == 0
+    }
+
     /// What clone(2) gives to a new thread; of another process the session's keyring alone.
     pub fn inherited(&self, creds: &Credentials, thread: bool) -> Holder {
         let new = Holder::new(&self.keys);

@@ -197,6 +197,49 @@ impl PidNamespace {
         self.table.lock().pids.get(&nr)?.upgrade()
     }
 
+    /// The process IDs that have a number here, in its order.
+    pub fn taken(&self) -> Vec<Arc<Pid>> {
+        self.table.lock().pids.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A process ID of a checkpoint with these numbers, from the sandbox's own namespace inwards to this one. EINVAL unless there is
+    /// one for each level and all are in range, EEXIST for one that is taken.
+    pub fn restore(self: &Arc<Self>, saved: &[i32]) -> Result<Attached> {
+        let mut levels = vec![self.clone()];
+        while let Some(parent) = levels.last().and_then(|ns| ns.parent.clone()) {
+            levels.push(parent);
+        }
+        levels.reverse();
+        if saved.len() != levels.len() {
+            return Err(Errno::EINVAL);
+        }
+        let mut numbers: SmallVec<[Number; 2]> = SmallVec::new();
+        for (ns, nr) in levels.into_iter().zip(saved) {
+            let max = if ns.level == 0 { ROOT_MAX } else { PID_MAX };
+            let reserved = if (1..max).contains(nr) {
+                match ns.table.lock().pids.entry(*nr) {
+                    Entry::Vacant(free) => {
+                        free.insert(Weak::new());
+                        Ok(())
+                    }
+                    Entry::Occupied(_) => Err(Errno::EEXIST),
+                }
+            } else {
+                Err(Errno::EINVAL)
+            };
+            if let Err(e) = reserved {
+                numbers.iter().for_each(Number::unreserve);
+                return Err(e);
+            }
+            numbers.push(Number { ns, nr: *nr });
+        }
+        let pid = Arc::new(Pid { numbers, users: AtomicUsize::new(0) });
+        for n in &pid.numbers {
+            n.ns.table.lock().pids.insert(n.nr, Arc::downgrade(&pid));
+        }
+        Ok(pid.attach())
+    }
+
     /// The number given out last.
     pub fn last(&self) -> i32 {
         self.table.lock().last
@@ -259,6 +302,11 @@ impl Pid {
             Some(n) if std::ptr::eq(&*n.ns, ns) => n.nr,
             _ => 0,
         }
+    }
+
+    /// All of its numbers, from the sandbox's own namespace inwards.
+    pub fn numbers(&self) -> Vec<i32> {
+        self.numbers.iter().map(|n| n.nr).collect()
     }
 
     /// The namespace of the task.
@@ -395,6 +443,21 @@ mod tests {
         assert_eq!(ns.alloc_as(&[5], |_| false).err(), Some(Errno::EPERM));
         // What was refused takes no number, and the next one follows the last that was not chosen.
         assert_eq!(ns.alloc().unwrap().own_nr(), 2);
+    }
+
+    #[test]
+    fn numbers_of_a_checkpoint() {
+        let (root, saved) = (top(), [[4, 1], [9, 700]]);
+        let ns = root.child(2, UserNamespace::initial(), None).unwrap();
+        let again: Vec<_> = saved.iter().map(|numbers| ns.restore(numbers).unwrap()).collect();
+        assert_eq!(again.iter().map(|pid| pid.numbers()).collect::<Vec<_>>(), saved);
+        assert!(Arc::ptr_eq(&root.find(9).unwrap(), &again[1]) && root.taken().len() == 2);
+        assert_eq!(ns.restore(&[10, 700]).err(), Some(Errno::EEXIST));
+        for bad in [&[][..], &[10], &[10, 0], &[10, PID_MAX], &[-1, 5], &[10, 5, 5]] {
+            assert_eq!(ns.restore(bad).err(), Some(Errno::EINVAL), "{bad:?}");
+        }
+        // What was refused takes no number.
+        assert_eq!(ns.restore(&[10, 5]).unwrap().nr(), 10);
     }
 
     #[test]

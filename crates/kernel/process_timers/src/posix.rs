@@ -101,6 +101,13 @@ pub(crate) struct State {
     pub(crate) last_overrun: i32,
 }
 
+impl<P: Process> PosixTimer<P> {
+    /// What the pending signal of its present setting tells of.
+    pub fn expiry(self: &Arc<Self>) -> signal::Expiry {
+        signal::Expiry { timer: self.clone(), serial: self.state.lock().serial }
+    }
+}
+
 impl<P: Process> signal::Timer for PosixTimer<P> {
     fn id(&self) -> i32 {
         self.id

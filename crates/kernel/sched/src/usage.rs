@@ -28,6 +28,11 @@ impl IoCounts {
         self.add(1, 3, n);
     }
 
+    /// Sets them, of a thread that does not run yet.
+    pub fn set(&self, totals: IoTotals) {
+        self.0.iter().zip(totals).for_each(|(count, n)| count.store(n, Ordering::Relaxed));
+    }
+
     /// The counts now.
     pub fn now(&self) -> IoTotals {
         self.0.each_ref().map(|c| c.load(Ordering::Relaxed))

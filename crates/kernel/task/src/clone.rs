@@ -124,7 +124,7 @@ impl Current {
             self.ptrace_event(event, seen);
         }
         if let Some(g) = gate {
-            self.wait_vfork(&g);
+            self.wait_vfork(&g, number as u64);
             let seen = self.number_for_tracer(&task).max(seen as i32) as u64;
             self.ptrace_event(event::VFORK_DONE, seen);
         }
@@ -405,13 +405,16 @@ impl Current {
     }
 
     /// A vfork parent sleeps until its child has its own memory; only death ends it earlier.
-    fn wait_vfork(&self, gate: &VforkGate) {
+    pub(crate) fn wait_vfork(&mut self, gate: &VforkGate, child: u64) {
         let _sub = gate.queue().subscribe(wait::Events::ALL, self.task.waiter.clone());
+        self.vforking = Some(child);
         self.task.cgroup.set_frozen(true);
         while !gate.is_open() && !self.dying() {
             let _ = self.task.waiter.sleep_uninterruptible(None);
+            self.join_standstill();
         }
         self.task.cgroup.set_frozen(false);
+        self.vforking = None;
     }
 
     /// A process without a parent, in a session and group of its own: a container's first, or one that is put beside it.

@@ -114,6 +114,7 @@ impl Kernel {
 pub(crate) fn park_while_frozen(c: &mut Current) {
     while c.task.group.container.is_frozen() && !c.dying() {
         c.join_gathering();
+        c.join_standstill();
         let _ = c.task.waiter.sleep_uninterruptible(None);
     }
 }

@@ -5,7 +5,7 @@ use crate::inherit::CurrentInherited;
 use crate::kernel::Kernel;
 use crate::own_transfer::OwnTransfer;
 use crate::resource::ThreadHandle;
-use crate::task::Task;
+use crate::task::{Task, VforkGate};
 use crate::tree::Node;
 use abi::{Errno, PAGE_SIZE, PATH_MAX, Result, SigSet};
 use container::Limits;
@@ -24,7 +24,7 @@ use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// What restart_syscall(2) goes on with.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum RestartBlock {
     /// nanosleep(2) and relative clock_nanosleep(2).
     Sleep {
@@ -75,6 +75,12 @@ pub struct Current {
     pub(crate) report_all: bool,
     /// The platform makes a futex call of a traced thread; the address after its `syscall`.
     pub(crate) passed_futex: Option<u64>,
+    /// It waits in vfork(2); the result that the call will have.
+    pub(crate) vforking: Option<u64>,
+    /// What it waits for there, when it comes from a checkpoint.
+    pub(crate) vfork_gate: Option<Arc<VforkGate>>,
+    /// It is the kernel's own init of a container; the process of the program.
+    pub(crate) own_init: Option<i32>,
     /// The processor's trap flag was set for a step, not by the program.
     pub(crate) forced_tf: bool,
     /// It runs this function of the kernel and no program, as a kernel thread of Linux.
@@ -106,6 +112,9 @@ impl Current {
             exit_code: None,
             report_all: false,
             passed_futex: None,
+            vforking: None,
+            vfork_gate: None,
+            own_init: None,
             forced_tf: false,
             kernel_thread: None,
         }
@@ -315,7 +324,7 @@ impl Current {
 
     /// Completes a call with an errno in rax.
     pub fn set_result(&mut self, r: SysResult) {
-        match r {
+        match self.unless_stood_still(r) {
             Ok(v) => self.ctx.set_rax(v),
             Err(SysErr::Errno(e)) => self.ctx.set_rax(e.to_ret()),
             Err(SysErr::Restart(k)) => {

@@ -77,15 +77,7 @@ fn take_action(c: &Current, sig: Signal) -> SigAction {
 /// Sets up the frame of a handler. False when the stack cannot take it.
 fn deliver(c: &mut Current, sig: Signal, act: &SigAction, info: SigInfo, trap: TrapInfo) -> bool {
     // What the call still has to do in the guest's memory can fail, and the frame holds its result.
-    match c.ctx.flush() {
-        Ok(()) => {
-            c.mm.settle();
-            c.settle_transfer();
-        }
-        Err(Errno::ESRCH) => {}
-        Err(_) if c.take_back_transfer() => {}
-        Err(errno) => c.ctx.set_rax(c.mm.refused(errno)),
-    }
+    c.finish_call();
     // An interrupted call is resolved before the frame saves the registers.
     if let Some(k) = c.restart.take() {
         let again = match k {
@@ -122,6 +114,7 @@ pub(crate) fn handle_pending(c: &mut Current) -> Flow {
         c.task.waiter.set_interrupted(false);
         c.task.undoom();
         c.join_gathering();
+        c.join_standstill();
         if c.dying() {
             return Flow::Leave;
         }
@@ -234,6 +227,7 @@ fn park_while_stopped(c: &mut Current) -> Flow {
         loop {
             let _ = c.task.waiter.sleep_uninterruptible(None);
             c.join_gathering();
+            c.join_standstill();
             let s = g.signals.lock();
             if !s.stop.is_on() || !s.life.is_running() || c.task.trace.is_traced() {
                 break;
@@ -246,6 +240,19 @@ fn park_while_stopped(c: &mut Current) -> Flow {
 }
 
 impl Current {
+    /// Carries out what a call still has to do in the guest's memory, and settles its result.
+    pub(crate) fn finish_call(&mut self) {
+        match self.ctx.flush() {
+            Ok(()) => {
+                self.mm.settle();
+                self.settle_transfer();
+            }
+            Err(Errno::ESRCH) => {}
+            Err(_) if self.take_back_transfer() => {}
+            Err(errno) => self.ctx.set_rax(self.mm.refused(errno)),
+        }
+    }
+
     /// Ends the process with a signal's default action.
     pub fn kill_by(&mut self, sig: Signal) {
         die(self, &SigInfo::new(sig, libc::SI_KERNEL));

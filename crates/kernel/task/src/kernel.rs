@@ -6,6 +6,7 @@ use crate::current::Current;
 use crate::host_figures::HostFigures;
 use crate::late_kills::LateKills;
 use crate::load::Load;
+use crate::meeting::Meeting;
 use crate::namespace_caller::NamespaceCaller;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
@@ -173,6 +174,8 @@ pub struct Kernel {
     pub task_bound: AtomicU64,
     /// The sentry's threads without a task, most recent last. They end with the kernel.
     pub(crate) idle: Mutex<Vec<SyncSender<Current>>>,
+    /// A standstill of all threads.
+    pub(crate) meeting: Mutex<Option<Arc<Meeting<Task, Current>>>>,
     pub(crate) bandwidth: BandwidthTimer,
     pub(crate) late_kills: LateKills,
     pub(crate) tasks_alive: Mutex<usize>,
@@ -284,6 +287,7 @@ impl Kernel {
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
             idle: Mutex::default(),
+            meeting: Mutex::default(),
             bandwidth: BandwidthTimer::default(),
             late_kills: LateKills::default(),
             tasks_alive: Mutex::new(0),

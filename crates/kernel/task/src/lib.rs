@@ -10,7 +10,8 @@
 //! - what a thread does by the way: `activity`, `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
 //!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
 //! - `deliver` (signals), then `ptrace_syscall`, `ptrace_watch`, `ptrace_tracer`, `seccomp`, `sigwait`, `waitpid`;
-//! - the life of a thread: `exit`, `replace` (execve), `run`, `clone`, `own_init`.
+//! - the life of a thread: `exit`, `replace` (execve), `run`, `clone`, `own_init`;
+//! - for checkpoints: `standstill` (with `meeting` below the objects), `state`.
 //!
 //! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
 //! actions, a thread's pending queue, a POSIX timer. Priority-inheritance
@@ -49,6 +50,7 @@ mod last_calls;
 mod late_kills;
 mod life;
 mod load;
+mod meeting;
 mod namespace_caller;
 pub mod namespaces;
 mod own_init;
@@ -72,6 +74,8 @@ mod send;
 mod sigmask;
 mod signalfd;
 mod sigwait;
+mod standstill;
+mod state;
 mod task;
 mod thread_group;
 mod timers;
@@ -104,6 +108,11 @@ pub use ptrace_tracer::Resume;
 pub use replace::{NewCreds, ProgramImage};
 pub use run::start;
 pub use send::Sender;
+pub use standstill::{Missing, Standstill};
+pub use state::{
+    CurrentState, FilterState, Numbers, ProcessState, ProcessesState, Resources, SavedParts, TakenPids,
+    ThreadState,
+};
 pub use sysresult::{Restart, SysErr, SysResult};
 pub use task::{Task, comm};
 pub use thread_group::{Signals, ThreadGroup};

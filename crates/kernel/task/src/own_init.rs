@@ -24,6 +24,13 @@ impl Current {
         self.kernel_thread = Some(Box::new(run));
         self.task.kernel_thread.store(true, Ordering::Relaxed);
     }
+
+    /// Has this task, which comes from a checkpoint, be the init of a program that runs as this process.
+    pub(crate) fn go_on_as_init(&mut self, program: i32) {
+        self.kernel_thread = Some(Box::new(move |c| serve(c, program)));
+        self.own_init = Some(program);
+        self.task.kernel_thread.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Runs init until the program has ended.
@@ -41,6 +48,12 @@ fn run(c: &mut Current) {
     c.mm.set_image(|image| (image.exe, image.args, image.env) = (None, (0, 0), (0, 0)));
     c.set_fds(FdTable::new(c.kernel().vfs.resources.quotas.files.clone()));
     c.task.set_blocked(SigSet::ALL);
+    serve(c, program);
+}
+
+/// Serves the process of the program until that has ended.
+fn serve(c: &mut Current, program: i32) {
+    c.own_init = Some(program);
     loop {
         park_while_frozen(c);
         if let Some(status) = reap(c, program) {

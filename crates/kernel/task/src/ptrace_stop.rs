@@ -153,6 +153,7 @@ impl Current {
                 let _ = self.task.waiter.sleep_uninterruptible(None);
                 self.task.cgroup.set_frozen(false);
                 self.join_gathering();
+                self.join_standstill();
             }
         }
     }

@@ -104,6 +104,10 @@ fn run(mut c: Current) {
         end(c, Stage::Ran);
         return;
     }
+    if let Some((gate, child)) = c.vfork_gate.take().zip(c.vforking) {
+        c.wait_vfork(&gate, child);
+        c.set_result(Ok(child));
+    }
     loop {
         if c.exit_code.is_some() {
             break;

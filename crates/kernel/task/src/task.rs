@@ -124,6 +124,8 @@ pub struct Task {
     pub sem_undo: Mutex<Option<Arc<sysv::sem::UndoList>>>,
     /// The last group stop that it took part in.
     pub(crate) parked_in: AtomicU32,
+    /// It is to stand still: see `standstill`.
+    pub(crate) asked_to_stand: AtomicBool,
     /// ptrace(2).
     pub trace: Trace<ThreadGroup, Current>,
     /// Priority-inheritance futexes.
@@ -182,6 +184,12 @@ pub fn comm(name: &[u8]) -> [u8; 16] {
 impl Task {
     /// A thread that is not in any table yet.
     pub fn new(i: TaskInit) -> Arc<Task> {
+        let started = i.group.kernel.clock().now();
+        Task::started_at(i, started)
+    }
+
+    /// As [`Task::new`], of a thread that was made at this moment.
+    pub(crate) fn started_at(i: TaskInit, started: Ktime) -> Arc<Task> {
         let TaskInherited {
             creds,
             nsproxy,
@@ -195,7 +203,6 @@ impl Task {
             timer_slack,
             memory_failure_policy,
         } = i.inherited;
-        let started = i.group.kernel.clock().now();
         Arc::new(Task {
             tid: AtomicI32::new(i.pid.nr()),
             own_tid: AtomicI32::new(i.pid.own_nr()),
@@ -246,6 +253,7 @@ impl Task {
             mempolicy: Mutex::new(mempolicy),
             sem_undo: Mutex::new(sem_undo),
             parked_in: AtomicU32::new(0),
+            asked_to_stand: AtomicBool::new(false),
             trace: Trace::default(),
             pi: Mutex::default(),
         })

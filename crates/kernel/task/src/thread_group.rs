@@ -198,8 +198,19 @@ impl ThreadGroup {
         handlers: Arc<SharedHandlers>,
         inherited: ProcessInherited,
     ) -> Arc<ThreadGroup> {
-        let ProcessInherited { container, rlimits, personality, oom_score_adj, exec_session } = inherited;
         let started = kernel.clock().now();
+        ThreadGroup::started_at(kernel, pid, handlers, inherited, started)
+    }
+
+    /// A process without threads that started at this moment.
+    pub(crate) fn started_at(
+        kernel: Arc<Kernel>,
+        pid: &Arc<Pid>,
+        handlers: Arc<SharedHandlers>,
+        inherited: ProcessInherited,
+        started: Ktime,
+    ) -> Arc<ThreadGroup> {
+        let ProcessInherited { container, rlimits, personality, oom_score_adj, exec_session } = inherited;
         let pids = pid.ns().unwrap_or(&kernel.pids).clone();
         Arc::new(ThreadGroup {
             kernel,

@@ -1,0 +1,706 @@
+//! Processes and threads as plain data, for a checkpoint.
+//!
+//! Memory, descriptor tables, file system contexts and terminals are kept elsewhere; what is kept here names them by their
+//! identities. All IDs are those of the sandbox's own PID namespace, unless said otherwise.
+
+use crate::current::{Current, RestartBlock};
+use crate::inherit::{CurrentInherited, EntryInherited, ProcessInherited, TaskInherited};
+use crate::kernel::Kernel;
+use crate::life::Stop;
+use crate::standstill::Standstill;
+use crate::task::{Task, TaskInit, VforkGate};
+use crate::thread_group::{SharedHandlers, ThreadGroup};
+use crate::tree::{NodeState, Tree};
+use abi::{Errno, SigSet, Signal};
+use cgroup::{Changes, Member};
+use container::Container;
+use files::FdTable;
+use ktime::Ktime;
+use lock_order::Mutex;
+use mm::Mm;
+use mounts::FsContext;
+use pid::{Attached, Pid};
+use platform::{Context, Regs, Word};
+use process_timers::{ItimersState, PosixTimersState, watch_cpu_limit};
+use rights::{Credentials, CredentialsState};
+use sched::{IoTotals, Rlimits, Scheduling, SchedulingState, Usage};
+use seccomp::{Chain, Program, SockFilter};
+use serde::{Deserialize, Serialize};
+use signal::{AltStack, Handlers, Pending, PendingState, SigAction};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use syscall_filter::{DISABLED, FILTER, SeccompState};
+use sysresult::Restart;
+
+/// Numbers of a process ID, from the sandbox's own namespace inwards.
+pub type Numbers = Vec<i32>;
+
+/// What only the running thread itself knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurrentState {
+    /// Registers as of the last exit from guest code.
+    pub regs: Regs,
+    /// Extended state, in the form of a signal frame.
+    #[serde(with = "serde_bytes")]
+    pub xstate: Vec<u8>,
+    /// Alternate signal stack.
+    pub altstack: AltStack,
+    /// Signal mask to restore after the call unless a handler runs.
+    pub saved_mask: Option<SigSet>,
+    /// How to restart the interrupted call.
+    pub restart: Option<Restart>,
+    /// What restart_syscall(2) goes on with.
+    pub restart_block: Option<RestartBlock>,
+    /// It waits in vfork(2); the result that the call will have.
+    pub vforking: Option<u64>,
+    /// It is the kernel's own init of a container, which waits for the first program.
+    pub own_init: Option<i32>,
+}
+
+/// A filter of seccomp(2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterState {
+    /// Instructions: operation, two jump distances, operand.
+    pub code: Vec<(u16, u8, u8, u32)>,
+    /// Actions are logged.
+    pub log: bool,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadState {
+    /// Its ID.
+    pub tid: i32,
+    /// Its process.
+    pub tgid: i32,
+    /// What only the thread knows.
+    pub current: CurrentState,
+    /// Its memory, by [`crate::Task::mm`]'s identity: the ID of the first thread that is listed with it.
+    pub mm: i32,
+    /// Its descriptor table ([`FdTable::id`]).
+    pub fds: u64,
+    /// Its file system context: the ID of the first thread that is listed with it.
+    pub fs: i32,
+    /// Blocked signals, the robust list, the address to clear at the end.
+    pub words: [u64; 3],
+    /// Pending signals.
+    pub pending: Vec<PendingState>,
+    /// Name.
+    pub comm: [u8; 16],
+    /// When it was made.
+    pub started: Ktime,
+    /// Credentials.
+    pub creds: CredentialsState,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privs: bool,
+    /// SECCOMP_MODE_*.
+    pub seccomp_mode: u8,
+    /// Its filters, as a place in [`ProcessesState::filters`].
+    pub seccomp_filters: Option<usize>,
+    /// PR_SET_PDEATHSIG.
+    pub pdeathsig: i32,
+    /// Scheduling attributes.
+    pub scheduling: SchedulingState,
+    /// What it has read and written.
+    pub io: IoTotals,
+    /// Timer slack, and its default, in nanoseconds.
+    pub timer_slack: (u64, u64),
+    /// PR_MCE_KILL.
+    pub memory_failure_policy: u8,
+    /// It takes part in the stop of its process.
+    pub parked: bool,
+    /// Processor time in user and system mode, in nanoseconds.
+    pub time: (u64, u64),
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessState {
+    /// Its place in the tree, and its life.
+    pub node: NodeState,
+    /// Index of its container.
+    pub container: u32,
+    /// Its signal actions, as a place in [`ProcessesState::handlers`].
+    pub handlers: usize,
+    /// Signals sent to the process.
+    pub pending: Vec<PendingState>,
+    /// Whether a signal stops it.
+    pub stop: Stop,
+    /// Resource limits.
+    pub rlimits: Rlimits,
+    /// Timers of setitimer(2).
+    pub interval_timers: ItimersState,
+    /// Timers of timer_create(2).
+    pub posix_timers: PosixTimersState,
+    /// PR_SET_CHILD_SUBREAPER.
+    pub subreaper: bool,
+    /// When it started.
+    pub started: Ktime,
+    /// Resource usage.
+    pub usage: Usage,
+    /// personality(2).
+    pub personality: u32,
+    /// /proc/PID/oom_score_adj.
+    pub oom_score_adj: i32,
+    /// It called execve(2) since fork.
+    pub has_execed: bool,
+    /// It was started by `exec`, or descends from such a process.
+    pub exec_session: bool,
+    /// Credentials of a leader that has left, or of a zombie.
+    pub leader_creds: Option<CredentialsState>,
+}
+
+/// All processes and threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessesState {
+    /// Process IDs that are taken.
+    pub pids: Vec<Numbers>,
+    /// The number given out last, by level.
+    pub last: Vec<i32>,
+    /// Processes by their IDs.
+    pub processes: Vec<ProcessState>,
+    /// Threads; of each process the leader first.
+    pub threads: Vec<ThreadState>,
+    /// Tables of signal actions: 64 each.
+    pub handlers: Vec<Vec<SigAction>>,
+    /// Filters of seccomp(2), the first installed first.
+    pub filters: Vec<Vec<FilterState>>,
+    /// The first process of each container, by its index.
+    pub first: Vec<(u32, i32)>,
+}
+
+/// The parts of threads that are kept elsewhere, as saving meets them.
+pub trait SavedParts {
+    /// The memory of a thread; `first` when no thread before had it.
+    fn memory(&mut self, tid: i32, mm: &Arc<Mm>);
+    /// A descriptor table.
+    fn descriptors(&mut self, tid: i32, table: &Arc<FdTable>);
+    /// A file system context.
+    fn file_context(&mut self, tid: i32, fs: &Arc<FsContext>);
+}
+
+/// Tells objects from one another, and numbers them.
+struct Seen<V>(HashMap<usize, V>);
+
+impl<V: Copy> Seen<V> {
+    fn number<T: ?Sized>(&mut self, object: &Arc<T>, new: impl FnOnce() -> V) -> V {
+        *self.0.entry(Arc::as_ptr(object).cast::<()>() as usize).or_insert_with(new)
+    }
+}
+
+impl Current {
+    fn state(&mut self) -> Result<CurrentState, Errno> {
+        // Field by field, so that a new field is either kept or does not compile.
+        let xstate = self.ctx.xstate()?;
+        let Current {
+            task: _,
+            ctx,
+            mm: _,
+            altstack,
+            saved_mask,
+            own_transfer: _,
+            restart,
+            restart_block,
+            fd_table: _,
+            fs_context: _,
+            exit_code: _,
+            report_all: _,
+            passed_futex: _,
+            vforking,
+            vfork_gate: _,
+            forced_tf: _,
+            kernel_thread: _,
+            own_init,
+        } = self;
+        Ok(CurrentState {
+            regs: *ctx.regs(),
+            xstate,
+            altstack: *altstack,
+            saved_mask: *saved_mask,
+            restart: *restart,
+            restart_block: restart_block.clone(),
+            vforking: *vforking,
+            own_init: *own_init,
+        })
+    }
+}
+
+impl Task {
+    /// What keeps the thread from being saved.
+    fn obstacle(&self) -> Option<&'static str> {
+        let kernel = &self.group.kernel;
+        let own = self.nsproxy();
+        let initial = &self.group.container.namespaces;
+        let other_namespaces = !Arc::ptr_eq(&own.uts, &initial.uts)
+            || !Arc::ptr_eq(&own.ipc, &initial.ipc)
+            || !Arc::ptr_eq(&own.net, &initial.net)
+            || !Arc::ptr_eq(&own.pid_for_children, &initial.pid_for_children)
+            || !Arc::ptr_eq(&own.cgroup, &initial.cgroup)
+            || !Arc::ptr_eq(&own.time, &initial.time)
+            || !Arc::ptr_eq(&own.time_for_children, &initial.time_for_children);
+        let creds = self.creds();
+        let checks = [
+            (self.trace.is_traced(), "is traced"),
+            (other_namespaces, "is in namespaces of its own"),
+            (!self.group.pid.is_of(initial.pid_for_children.as_ref()), "is in a PID namespace of its own"),
+            (!Arc::ptr_eq(&creds.user_ns, &kernel.vfs.resources.user_ns), "is in a user namespace"),
+            (creds.landlock.is_some(), "is confined by Landlock"),
+            (
+                !Arc::ptr_eq(&self.cgroup.group(), self.group.container.cgroup()),
+                "is in a control group below",
+            ),
+            (self.seccomp.chain().is_some_and(|c| c.is_supervised()), "has a supervised seccomp filter"),
+            (self.sem_undo.lock().is_some(), "has adjustments of System V semaphores (SEM_UNDO)"),
+            (*self.mempolicy.lock() != mm::Policy::default(), "has a memory policy"),
+            (!self.pi.lock().is_idle(), "holds or waits for a futex with priority inheritance"),
+            (!self.keyrings.is_default(), "has keyrings of its own"),
+        ];
+        checks.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
+    }
+}
+
+impl Kernel {
+    /// What keeps processes from being saved, in words for the user.
+    pub fn obstacles(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.containers.count() > 1 {
+            found.push("the sandbox has several containers".into());
+        }
+        let tasks = self.tasks();
+        for task in &tasks {
+            if let Some(what) = task.obstacle() {
+                let comm = task.comm();
+                let name = String::from_utf8_lossy(&comm).trim_end_matches('\0').to_string();
+                found.push(format!("thread {} ({name}) {what}", task.own_tid()));
+            }
+        }
+        found
+    }
+}
+
+impl Standstill {
+    /// All processes and threads as plain data. `Err` names what cannot be saved.
+    pub fn processes(&self, parts: &mut dyn SavedParts) -> Result<ProcessesState, Vec<String>> {
+        let kernel = self.kernel();
+        let obstacles = kernel.obstacles();
+        if !obstacles.is_empty() {
+            return Err(obstacles);
+        }
+        let mut all = ProcessesState::default();
+        let (mut nodes, groups): (Vec<NodeState>, Vec<Arc<ThreadGroup>>) = {
+            let tree = kernel.tree.lock();
+            (tree.state(), tree.nodes().map(|node| node.group.clone()).collect())
+        };
+        // The numbers that processes, groups and sessions hold.
+        let mut level = Some(kernel.first.pids());
+        while let Some(ns) = level {
+            all.last.push(ns.last());
+            level = ns.parent();
+        }
+        all.last.reverse();
+        all.pids = kernel.pids.taken().iter().map(|pid| pid.numbers()).collect();
+        all.first = vec![(0, kernel.first.first())];
+        let (mut handlers, mut filters) = (Seen(HashMap::new()), Seen(HashMap::new()));
+        let mut memory: Seen<i32> = Seen(HashMap::new());
+        let mut contexts: Seen<i32> = Seen(HashMap::new());
+        nodes.sort_by_key(|node| node.tgid);
+        for (node, group) in nodes.into_iter().zip(&groups) {
+            let table = group.handlers();
+            let place = handlers.number(&table, || {
+                let table = table.lock();
+                let actions = (1..=64).filter_map(Signal::new).map(|s| table.get(s));
+                all.handlers.push(actions.collect());
+                all.handlers.len() - 1
+            });
+            let leader_creds = kernel.tree.lock().node(node.tgid).and_then(|node| node.leader_creds());
+            all.processes.push(group.state(node, place, leader_creds.as_deref()));
+            let mut threads = group.threads();
+            threads.sort_by_key(|task| (task.tid() != group.tgid, task.tid()));
+            for task in threads {
+                let tid = task.tid();
+                let gone = || vec![format!("thread {} ends", task.own_tid())];
+                let current = self.ask(tid, Current::state).ok_or_else(gone)?;
+                let current = current.map_err(|e| {
+                    vec![format!("the registers of thread {} cannot be read: {e}", task.own_tid())]
+                })?;
+                let (mm, fds, fs) = (task.mm(), task.fds().ok_or_else(gone)?, task.fs().ok_or_else(gone)?);
+                let chain = task.seccomp.chain();
+                let seccomp_filters = chain.map(|chain| {
+                    filters.number(&chain, || {
+                        all.filters.push(filter_states(&chain));
+                        all.filters.len() - 1
+                    })
+                });
+                let named = (memory.number(&mm, || tid), fds.id, contexts.number(&fs, || tid));
+                if named.0 == tid {
+                    parts.memory(tid, &mm);
+                }
+                parts.descriptors(tid, &fds);
+                if named.2 == tid {
+                    parts.file_context(tid, &fs);
+                }
+                all.threads.push(task.state(current, named, seccomp_filters));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn filter_states(chain: &Chain) -> Vec<FilterState> {
+    let filters = (0..u64::from(chain.count())).filter_map(|n| chain.filter(n));
+    let state = |(code, log): (&[SockFilter], bool)| FilterState {
+        code: code.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect(),
+        log,
+    };
+    filters.map(state).collect()
+}
+
+impl Task {
+    fn state(
+        &self,
+        current: CurrentState,
+        (mm, fds, fs): (i32, u64, i32),
+        seccomp_filters: Option<usize>,
+    ) -> ThreadState {
+        let load = |slack: &std::sync::atomic::AtomicU64| slack.load(Ordering::Relaxed);
+        ThreadState {
+            tid: self.tid(),
+            tgid: self.tgid(),
+            current,
+            mm,
+            fds,
+            fs,
+            words: [Word::Blocked, Word::RobustList, Word::ClearChildTid].map(|w| self.word(w)),
+            pending: self.pending.lock().state(),
+            comm: self.comm(),
+            started: self.started,
+            creds: self.creds().state(),
+            no_new_privs: self.no_new_privs.load(Ordering::Relaxed),
+            seccomp_mode: self.seccomp.mode(),
+            seccomp_filters,
+            pdeathsig: self.pdeathsig.load(Ordering::Relaxed),
+            scheduling: self.scheduling.state(),
+            io: self.io.now(),
+            timer_slack: (load(&self.timer_slack), load(&self.default_slack)),
+            memory_failure_policy: self.memory_failure_policy.load(Ordering::Relaxed),
+            parked: self.group.signals.lock().is_parked(self),
+            time: (load(&self.user_seen), self.sentry_time()),
+        }
+    }
+}
+
+impl ThreadGroup {
+    fn state(&self, node: NodeState, handlers: usize, leader: Option<&Credentials>) -> ProcessState {
+        let (pending, stop) = {
+            let s = self.signals.lock();
+            (s.shared.state(), s.stop)
+        };
+        // What the threads that live have used goes to what those have used that left.
+        let (user, system) = self.cpu_times();
+        let mut usage = *self.usage.lock();
+        (usage.utime, usage.stime) = (user, system);
+        usage.image_ends();
+        ProcessState {
+            node,
+            container: self.container.index(),
+            handlers,
+            pending,
+            stop,
+            rlimits: *self.rlimits.lock(),
+            interval_timers: self.timers.interval.state(self),
+            posix_timers: self.timers.posix.state(),
+            subreaper: self.subreaper.load(Ordering::Relaxed),
+            started: self.started,
+            usage,
+            personality: self.personality.load(Ordering::Relaxed),
+            oom_score_adj: self.oom_score_adj.load(Ordering::Relaxed),
+            has_execed: self.has_execed.load(Ordering::Relaxed),
+            exec_session: self.exec_session,
+            leader_creds: leader.map(Credentials::state),
+        }
+    }
+}
+
+/// What the threads of a checkpoint are put together from.
+pub trait Resources {
+    /// A guest thread in the memory with this identity, which has not run, and that memory.
+    fn thread(&mut self, mm: i32) -> Option<(Box<dyn Context>, Arc<Mm>)>;
+    /// The descriptor table with this identity.
+    fn descriptors(&self, id: u64) -> Option<Arc<FdTable>>;
+    /// The file system context with this identity.
+    fn file_context(&self, id: i32) -> Option<Arc<FsContext>>;
+}
+
+/// Process IDs that a checkpoint names. They stay taken until this is dropped.
+pub struct TakenPids(#[expect(dead_code, reason = "a guard")] Vec<Attached>);
+
+impl Kernel {
+    /// Takes the process IDs of a checkpoint, for a kernel without processes.
+    pub fn restore_pids(&self, saved: &ProcessesState) -> Result<TakenPids, String> {
+        let ns = self.first.pids();
+        let taken = saved.pids.iter().map(|numbers| ns.restore(numbers));
+        let taken = taken.collect::<Result<Vec<_>, _>>().map_err(|e| format!("process IDs: {e}"))?;
+        let mut levels = vec![ns.clone()];
+        while let Some(parent) = levels.last().and_then(|ns| ns.parent()).cloned() {
+            levels.push(parent);
+        }
+        for (ns, last) in levels.iter().rev().zip(&saved.last) {
+            ns.set_last(*last);
+        }
+        Ok(TakenPids(taken))
+    }
+
+    fn saved_pid(&self, nr: i32) -> Result<Arc<Pid>, String> {
+        self.pids.find(nr).ok_or_else(|| format!("process ID {nr} is not there"))
+    }
+
+    /// Processes and threads of a checkpoint; the threads wait to be started. The process IDs were taken before.
+    pub fn restore_processes(
+        self: &Arc<Kernel>,
+        saved: &ProcessesState,
+        resources: &mut dyn Resources,
+    ) -> Result<Vec<Current>, String> {
+        let handlers: Vec<Arc<SharedHandlers>> =
+            saved.handlers.iter().map(|a| restored_handlers(a)).collect();
+        let filters =
+            saved.filters.iter().map(|f| self.restored_filters(f)).collect::<Result<Vec<_>, _>>()?;
+        let mut groups = BTreeMap::new();
+        for process in &saved.processes {
+            let tgid = process.node.tgid;
+            let table = handlers.get(process.handlers).ok_or("signal actions are missing")?;
+            if process.container != 0 {
+                return Err(format!("process {tgid} is of a container that is not there"));
+            }
+            let group = self.restored_group(process, table, &self.first)?;
+            groups.insert(tgid, group);
+        }
+        let creds = |state: &CredentialsState| {
+            Credentials::restore(state, self.vfs.resources.user_ns.clone(), None)
+                .map(|creds| Arc::new(Credentials { serial: self.next_cred_serial(), ..creds }))
+                .ok_or_else(|| "credentials with a Landlock domain".to_string())
+        };
+        // The tree first: threads look up their process when they enter.
+        let nodes: Vec<NodeState> = saved.processes.iter().map(|p| p.node.clone()).collect();
+        let no_creds = Arc::new(Credentials::root(&self.vfs.resources.user_ns, 0));
+        let mut leaders = HashMap::new();
+        for p in &saved.processes {
+            if let Some(state) = &p.leader_creds {
+                leaders.insert(p.node.tgid, creds(state)?);
+            }
+        }
+        check_tree(&nodes)?;
+        let tree = Tree::restore(&nodes, |node| {
+            let group = groups[&node.tgid].clone();
+            (group, leaders.get(&node.tgid).unwrap_or(&no_creds).clone())
+        });
+        *self.tree.lock() = tree.ok_or("a process ID of the tree is missing")?;
+        let mut threads: Vec<Current> = Vec::new();
+        let mut vforking = Vec::new();
+        for state in &saved.threads {
+            let group = groups.get(&state.tgid).ok_or("a thread without a process")?;
+            if self.tree.lock().task(state.tid).is_some() {
+                return Err(format!("thread {} is there twice", state.tid));
+            }
+            let chain = match state.seccomp_filters {
+                Some(place) => {
+                    Some(filters.get(place).cloned().flatten().ok_or("seccomp filters are missing")?)
+                }
+                None => None,
+            };
+            let current = self.restored_thread(state, group, creds(&state.creds)?, chain, resources)?;
+            if state.current.vforking.is_some() {
+                vforking.push((threads.len(), state.tid));
+            }
+            threads.push(current);
+        }
+        for (place, tid) in vforking {
+            let gate = Arc::new(VforkGate::default());
+            // The child that has not executed a program yet: it uses the memory of its parent.
+            let mm = threads[place].mm.clone();
+            let child = threads.iter().find(|t| {
+                let parent = self.tree.lock().node(t.task.tgid()).map(|n| n.parent_tid());
+                Arc::ptr_eq(&t.mm, &mm) && parent == Some(tid) && t.task.group.tgid != tid
+            });
+            match child {
+                Some(child) => *child.task.vfork.lock() = Some(gate.clone()),
+                None => gate.open(),
+            }
+            threads[place].vfork_gate = Some(gate);
+        }
+        for process in &saved.processes {
+            let group = &groups[&process.node.tgid];
+            group.timers.interval.restore(group, process.interval_timers);
+            watch_cpu_limit(group);
+        }
+        for (index, tgid) in &saved.first {
+            if *index == 0 {
+                self.first.set_first(*tgid);
+            }
+        }
+        Ok(threads)
+    }
+
+    fn restored_group(
+        self: &Arc<Kernel>,
+        saved: &ProcessState,
+        handlers: &Arc<SharedHandlers>,
+        container: &Arc<Container>,
+    ) -> Result<Arc<ThreadGroup>, String> {
+        let pid = self.saved_pid(saved.node.tgid)?;
+        let inherited = ProcessInherited {
+            container: container.clone(),
+            rlimits: saved.rlimits,
+            personality: saved.personality,
+            oom_score_adj: saved.oom_score_adj,
+            exec_session: saved.exec_session,
+        };
+        let group = ThreadGroup::started_at(self.clone(), &pid, handlers.clone(), inherited, saved.started);
+        group.subreaper.store(saved.subreaper, Ordering::Relaxed);
+        group.has_execed.store(saved.has_execed, Ordering::Relaxed);
+        *group.usage.lock() = saved.usage;
+        let weak = Arc::downgrade(&group);
+        let queued = || self.queued.charge(0, u64::MAX);
+        group.timers.posix.restore(&saved.posix_timers, &weak, |_| weak.clone(), queued);
+        let pending = Pending::restore(&saved.pending, queued, |id| {
+            group.timers.posix.find(id).ok().map(|timer| timer.expiry())
+        });
+        let mut s = group.signals.lock();
+        group.shared_set.store(pending.set().0, Ordering::SeqCst);
+        s.shared = pending;
+        // The stop begins anew: the threads park themselves.
+        if let Some(sig) = saved.stop.signal() {
+            s.begin_stop(sig);
+        }
+        drop(s);
+        Ok(group)
+    }
+
+    fn restored_filters(&self, saved: &[FilterState]) -> Result<Option<Arc<Chain>>, String> {
+        let mut chain = None;
+        for filter in saved {
+            let code: Vec<SockFilter> =
+                filter.code.iter().map(|&(code, jt, jf, k)| SockFilter { code, jt, jf, k }).collect();
+            let bad = |e: &dyn std::fmt::Display| format!("a seccomp filter: {e}");
+            let program = Program::new(&code).map_err(|e| bad(&e))?;
+            chain = Some(Chain::new(&self.filters, program, chain, filter.log).map_err(|e| bad(&e))?);
+        }
+        Ok(chain)
+    }
+
+    fn restored_thread(
+        self: &Arc<Kernel>,
+        saved: &ThreadState,
+        group: &Arc<ThreadGroup>,
+        creds: Arc<Credentials>,
+        chain: Option<Arc<Chain>>,
+        resources: &mut dyn Resources,
+    ) -> Result<Current, String> {
+        let tid = saved.tid;
+        let said = |what: &str| format!("thread {tid}: {what}");
+        let pid = self.saved_pid(tid)?.attach();
+        let (mut ctx, mm) = resources.thread(saved.mm).ok_or_else(|| said("its memory is missing"))?;
+        let fds = resources.descriptors(saved.fds).ok_or_else(|| said("its descriptors are missing"))?;
+        let fs = resources.file_context(saved.fs).ok_or_else(|| said("its root is missing"))?;
+        let at = &saved.current;
+        *ctx.regs_mut() = user_registers(at.regs);
+        ctx.set_xstate(&at.xstate).map_err(|e| said(&format!("its extended state: {e}")))?;
+        let container = &group.container;
+        let mode = if chain.is_some() { FILTER } else { saved.seccomp_mode };
+        if chain.is_none() && mode == FILTER {
+            return Err(said("its seccomp filters are missing"));
+        }
+        let inherited = TaskInherited {
+            creds,
+            nsproxy: container.namespaces.clone(),
+            cgroup: Member::placed(container.cgroup()),
+            keyrings: keys::Holder::new(&self.keys),
+            mempolicy: mm::Policy::default(),
+            blocked: SigSet(saved.words[0]),
+            comm: saved.comm,
+            scheduling: Arc::new(Scheduling::from(saved.scheduling)),
+            sem_undo: None,
+            timer_slack: saved.timer_slack.0,
+            memory_failure_policy: saved.memory_failure_policy,
+        };
+        let init = TaskInit {
+            pid,
+            inherited,
+            group: group.clone(),
+            mm: mm.clone(),
+            fds: fds.clone(),
+            fs: fs.clone(),
+            clear_child_tid: saved.words[2],
+        };
+        let task = Task::started_at(init, saved.started);
+        task.default_slack.store(saved.timer_slack.1, Ordering::Relaxed);
+        task.pdeathsig.store(saved.pdeathsig, Ordering::Relaxed);
+        task.io.set(saved.io);
+        task.user_seen.store(0, Ordering::Relaxed);
+        let seccomp = SeccompState { mode, filters: chain };
+        task.enter(EntryInherited { seccomp, no_new_privs: saved.no_new_privs });
+        task.set_interrupter(Some(ctx.interrupter()));
+        task.set_word(Word::RobustList, saved.words[1]);
+        let queued = || self.queued.charge(0, u64::MAX);
+        *task.pending.lock() = Pending::restore(&saved.pending, queued, |id| {
+            group.timers.posix.find(id).ok().map(|timer| timer.expiry())
+        });
+        let mut changes = Changes::default();
+        {
+            let mut tree = self.tree.lock();
+            task.cgroup
+                .join(&task.cgroup.group(), &mut changes)
+                .map_err(|e| said(&format!("its control group: {e}")))?;
+            group.signals.lock().add(task.clone());
+            task.note_pending();
+            tree.add_task(task.clone());
+        }
+        changes.tell();
+        let mut c = Current::new(task, ctx, mm, fds, fs, CurrentInherited { altstack: at.altstack });
+        c.saved_mask = at.saved_mask;
+        c.restart = at.restart;
+        c.restart_block = at.restart_block.clone();
+        c.vforking = at.vforking;
+        if let Some(program) = at.own_init {
+            c.go_on_as_init(program);
+        }
+        // It looks at its signals before it goes on.
+        c.task.waiter.set_interrupted(true);
+        if mode == DISABLED && c.task.seccomp.mode() != DISABLED {
+            return Err(said("its seccomp mode"));
+        }
+        Ok(c)
+    }
+}
+
+fn restored_handlers(actions: &[SigAction]) -> Arc<SharedHandlers> {
+    let mut handlers = Handlers::default();
+    for (signal, action) in (1..=64).filter_map(Signal::new).zip(actions) {
+        handlers.set(signal, *action);
+    }
+    Arc::new(Mutex::new(handlers))
+}
+
+/// Registers with the flags that user code may have.
+fn user_registers(regs: Regs) -> Regs {
+    /// The flags that a signal frame can set (FIX_EFLAGS), the reserved bit that is always set, and interrupts.
+    const USER: u64 = 0x0005_0dd5;
+    Regs { eflags: regs.eflags & USER | 0x202, ..regs }
+}
+
+/// Whether each process is there once, and parents and children name each other.
+fn check_tree(nodes: &[NodeState]) -> Result<(), String> {
+    let by_id: HashMap<i32, &NodeState> = nodes.iter().map(|n| (n.tgid, n)).collect();
+    if by_id.len() != nodes.len() {
+        return Err("a process is there twice".into());
+    }
+    for node in nodes {
+        let parent_known = node.parent == 0 || by_id.contains_key(&node.parent);
+        let children_known =
+            node.children.iter().all(|c| by_id.get(c).is_some_and(|child| child.parent == node.tgid));
+        if !parent_known || !children_known {
+            return Err(format!("process {} has relations that are not there", node.tgid));
+        }
+    }
+    Ok(())
+}
