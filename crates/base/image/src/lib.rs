@@ -1,6 +1,13 @@
 //! The image of a checkpoint: one stream of metadata, and memory in page-aligned files.
+//!
+//! [`PageSink`] and [`PageSource`] are the file of pages, without a host call. [`Runs`] puts pages there and gives the
+//! [`Extent`]s. Pages of zeros are not written: they are holes of the file, or belong to no extent.
 
 #![forbid(unsafe_code)]
+
+mod pages;
+
+pub use pages::{PAGE, PageSink, PageSource, Runs, check, is_zero};
 
 /// A piece of the file of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

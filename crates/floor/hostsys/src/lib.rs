@@ -20,6 +20,7 @@ pub mod mounts;
 pub mod net;
 pub mod one_fd;
 pub mod packet;
+pub mod page_file;
 pub mod perf;
 pub mod process;
 pub mod ptrace;
