@@ -39,21 +39,31 @@ pub fn is_zero(page: &[u8]) -> bool {
 /// Puts pages of ascending places into a sink.
 pub struct Runs<'a> {
     sink: &'a dyn PageSink,
+    /// Pages of zeros and gaps are not what is there without them.
+    exact: bool,
     extents: Vec<Extent>,
 }
 
 impl<'a> Runs<'a> {
     /// Nothing yet.
     pub fn new(sink: &'a dyn PageSink) -> Runs<'a> {
-        Runs { sink, extents: Vec::new() }
+        Runs { sink, exact: false, extents: Vec::new() }
     }
 
-    /// Puts whole pages that belong at `at`, behind all that was put before. A page of zeros is left out.
+    /// Nothing yet. Extents will hold the pages that are put, zeros included, and no others: for what lies over a file.
+    pub fn exact(sink: &'a dyn PageSink) -> Runs<'a> {
+        Runs { exact: true, ..Runs::new(sink) }
+    }
+
+    /// Puts whole pages that belong at `at`, behind all that was put before. A page of zeros is left out where it may be.
     pub fn put(&mut self, at: u64, pages: &[u8]) -> io::Result<()> {
         let end = self.extents.last().map_or(0, |e| e.at + e.len);
         let whole = at.is_multiple_of(PAGE) && pages.len().is_multiple_of(PAGE as usize);
         if !whole || at < end || at.checked_add(pages.len() as u64).is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "pages out of order"));
+        }
+        if self.exact && !pages.is_empty() {
+            return self.data(at, pages);
         }
         let mut from = 0;
         while from < pages.len() {
@@ -80,7 +90,7 @@ impl<'a> Runs<'a> {
         let len = pages.len() as u64;
         if let Some(last) = self.extents.last_mut() {
             let gap = at - (last.at + last.len);
-            if gap < GAP {
+            if gap == 0 || gap < GAP && !self.exact {
                 let file_end = last.offset + last.len;
                 let offset = self.sink.reserve(gap + len)?;
                 if offset == file_end {
@@ -155,6 +165,17 @@ mod tests {
         assert!(check(&extents, (PAGE, far + PAGE), bytes.len() as u64));
         assert!(!check(&extents, (PAGE, far), bytes.len() as u64));
         assert!(!check(&extents, (PAGE, far + PAGE), bytes.len() as u64 - 1));
+    }
+
+    #[test]
+    fn exact_runs_keep_zeros_and_no_gaps() {
+        let file = Memory::default();
+        let mut runs = Runs::exact(&file);
+        runs.put(0, &[page(1), page(0)].concat()).unwrap();
+        runs.put(2 * PAGE, &page(0)).unwrap();
+        runs.put(4 * PAGE, &page(0)).unwrap();
+        let extent = |at, len, offset| Extent { at: at * PAGE, len: len * PAGE, offset: offset * PAGE };
+        assert_eq!(runs.finish(), [extent(0, 3, 0), extent(4, 1, 3)]);
     }
 
     #[test]

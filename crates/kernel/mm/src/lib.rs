@@ -13,7 +13,10 @@
 
 #![forbid(unsafe_code)]
 
+mod capture;
+mod change_imaged;
 mod grow;
+mod imaged;
 mod locked;
 mod map;
 mod mbind;
@@ -21,17 +24,22 @@ mod mmap;
 mod ops;
 mod policy;
 mod remap;
+mod restore;
 mod rewrite;
 mod seal;
 mod spaces;
+mod state;
 mod traced;
 mod twin_map;
 mod undo;
 mod users;
 
+pub use capture::{Presence, Saver};
 pub use locked::LockAll;
-pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind};
+pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use policy::{Mode, Policy};
+pub use restore::Restorer;
 pub use spaces::AddressSpaces;
+pub use state::{AreaState, ImageState, MemoryState, SharedState};
 pub use users::{RemainingUsers, Users};

@@ -1,5 +1,6 @@
 //! The record of mappings as an interval map, without any host call.
 
+use crate::imaged::Imaged;
 use crate::policy::Policy;
 use crate::twin_map::TwinMap;
 use abi::{Errno, PAGE_SIZE, Result};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use text_copies::Image;
 
 /// What a mapping is, for names in /proc/PID/maps and special treatment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum VmaKind {
     /// Plain mmap(2) memory or a file.
     Normal,
@@ -33,7 +34,7 @@ pub struct Vma {
     /// MAP_SHARED rather than MAP_PRIVATE.
     pub shared: bool,
     /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`], [`DONT_FORK`], [`DONT_DUMP`],
-    /// [`SEALED`].
+    /// [`SEALED`], [`WIPE_ON_FORK`].
     pub flags: i32,
     /// Mapped file.
     pub file: Option<MappedFile>,
@@ -104,6 +105,8 @@ pub const DONT_FORK: i32 = 1 << 28;
 pub const DONT_DUMP: i32 = 1 << 26;
 /// In [`Vma::flags`]: mseal(2).
 pub const SEALED: i32 = 1 << 27;
+/// In [`Vma::flags`]: MADV_WIPEONFORK. The host does it; a restore asks for it again.
+pub const WIPE_ON_FORK: i32 = 1 << 25;
 /// How far a rewritten call site may be from its trampoline.
 const REACH: u64 = 0x7000_0000;
 
@@ -135,6 +138,8 @@ pub struct MemoryMap {
     rewritten: BTreeSet<u64>,
     /// Twins that are mapped.
     pub(crate) twins: Vec<TwinMap>,
+    /// What is mapped from an image.
+    pub(crate) imaged: Imaged,
     /// Call sites may be rewritten.
     pub rewriting: bool,
     /// Total mapped bytes (VmSize).
@@ -164,6 +169,7 @@ impl MemoryMap {
             areas: BTreeMap::new(),
             rewritten: BTreeSet::new(),
             twins: Vec::new(),
+            imaged: Imaged::default(),
             rewriting: true,
             total: 0,
             peak: 0,
@@ -181,6 +187,7 @@ impl MemoryMap {
     pub fn take_all(&mut self) -> Vec<Vma> {
         self.total = 0;
         self.twins.clear();
+        self.imaged = Imaged::default();
         std::mem::take(&mut self.areas).into_values().collect()
     }
 
@@ -202,6 +209,11 @@ impl MemoryMap {
     /// The most bytes that were mapped at a time.
     pub fn peak(&self) -> u64 {
         self.peak
+    }
+
+    /// The most bytes were this many before a checkpoint.
+    pub(crate) fn raise_peak(&mut self, peak: u64) {
+        self.peak = self.peak.max(peak);
     }
 
     /// Begins to count the most anew, as a process that was just made does.
@@ -347,6 +359,11 @@ impl MemoryMap {
         self.rewritten.contains(&abi::page_down(addr))
     }
 
+    /// Pages of a range of which some bytes differ from the file's.
+    pub(crate) fn rewritten_in(&self, start: u64, end: u64) -> Vec<u64> {
+        self.rewritten.range(start..end.max(start)).copied().collect()
+    }
+
     /// One twin more may be mapped.
     pub(crate) fn takes_twin(&self) -> bool {
         self.rewriting && self.twins.len() < MAX_TWINS
@@ -405,6 +422,9 @@ impl MemoryMap {
             }
             gone.push(v.cut(v.start.max(start), v.end.min(end)));
         }
+        if !self.imaged.is_empty() {
+            self.imaged.remove(start, end);
+        }
         if end > self.packed_from() {
             self.packed = Packed { from: end.min(self.mmap_base), top: self.mmap_base };
         }
@@ -456,12 +476,14 @@ impl MemoryMap {
     pub fn update(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Vma)) {
         // What is mapped will be the same as before.
         let packed = Packed { from: self.packed_from(), top: self.mmap_base };
+        let imaged = std::mem::take(&mut self.imaged);
         let parts = self.remove(start, end);
         self.packed = packed;
         for mut v in parts {
             change(&mut v);
             self.insert(v);
         }
+        self.imaged = imaged;
     }
 }
 

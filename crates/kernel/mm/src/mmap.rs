@@ -172,7 +172,8 @@ impl Mm {
             shared,
             flags: a.flags & (libc::MAP_GROWSDOWN | libc::MAP_NORESERVE),
             file: a.file.clone().map(MappedFile::new),
-            offset: a.offset,
+            // As Linux does, of shared memory without a file from its start on.
+            offset: if shared && anonymous { 0 } else { a.offset },
             locked,
             kind: if shared && anonymous {
                 VmaKind::SharedAnon(self.all.next_shared())

@@ -1,7 +1,7 @@
 //! munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the host call
 //! executed by the calling guest thread, then the record. mmap(2) is in `mmap`.
 
-use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Undo, Vma, VmaKind};
+use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Undo, Vma, VmaKind, WIPE_ON_FORK};
 use crate::policy::Policy;
 use crate::spaces::AddressSpaces;
 use crate::twin_map::Change;
@@ -69,6 +69,8 @@ pub struct Mm {
     /// How to take back a change that waits for the resume, and whether there is one.
     pub(crate) undo: Mutex<Option<Undo>, { rank::MM_MAP }>,
     pub(crate) unsettled: AtomicBool,
+    /// It comes from an image, or from a fork of one that does.
+    pub(crate) restored: AtomicBool,
     /// Read under locks of all kinds, of a directory for one: a policy is told the program.
     image: Mutex<ImageInfo, { rank::LEAF }>,
     /// Thread groups that use it.
@@ -100,6 +102,7 @@ impl Mm {
             map: Mutex::new(map),
             undo: Mutex::new(None),
             unsettled: AtomicBool::new(false),
+            restored: AtomicBool::new(false),
             image: Mutex::new(ImageInfo::default()),
             users: Users::default(),
             dumpable: AtomicI32::new(1),
@@ -123,6 +126,7 @@ impl Mm {
         map.forget_peak();
         map.update(all.0, all.1, |v| v.locked = false);
         let mm = Mm::new(&self.all, space, map, self.user_ns.clone());
+        mm.restored.store(self.restored.load(Ordering::Relaxed), Ordering::Relaxed);
         let image = self.image();
         mm.set_image(|i| *i = image);
         mm.dump_filter.store(self.dump_filter.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -308,11 +312,15 @@ impl Mm {
             libc::MADV_DOFORK => Some((DONT_FORK, 0)),
             libc::MADV_DONTDUMP => Some((DONT_DUMP, DONT_DUMP)),
             libc::MADV_DODUMP => Some((DONT_DUMP, 0)),
+            libc::MADV_WIPEONFORK => Some((WIPE_ON_FORK, WIPE_ON_FORK)),
+            libc::MADV_KEEPONFORK => Some((WIPE_ON_FORK, 0)),
             _ => None,
         };
         if let Some((of, bit)) = marks {
             self.map.lock().update(addr, end, |v| {
-                if v.flags & TRAMPOLINES == 0 {
+                // The host refuses to wipe anything but a program's own memory.
+                let own = bit != WIPE_ON_FORK || v.file.is_none() && !v.shared;
+                if v.flags & TRAMPOLINES == 0 && own {
                     v.flags = v.flags & !of | bit;
                 }
             });
@@ -411,6 +419,8 @@ impl Mm {
         if new_len == 0 {
             return Err(Errno::EINVAL);
         }
+        let tail =
+            if self.restored.load(Ordering::Relaxed) { self.tail(cx, addr, old_len, new_len)? } else { None };
         let _ops = self.ops.lock();
         let moved = Moved { addr, old_len, new_len, keep, may_move, fixed: fixed.then_some(new_addr) };
         let (v, target) = moved.place(cx, &self.map.lock())?;
@@ -429,13 +439,22 @@ impl Mm {
                 self.replace(ctx, target, target + new_len);
             }
             let flags = flags & libc::MREMAP_DONTUNMAP;
-            ctx.queue(Action::Remap { addr, len: old_len, new_addr: target, new_len, flags });
+            let mut imaged = Vec::new();
+            if old_len != 0 && self.is_imaged(addr, addr + old_len) {
+                let (from, to) = ((addr, old_len), (target, new_len));
+                imaged = self.queue_move(ctx, &v, from, to, tail.as_ref(), keep);
+            } else {
+                ctx.queue(Action::Remap { addr, len: old_len, new_addr: target, new_len, flags });
+            }
             ctx.flush()?;
             let mut m = self.map.lock();
             if !keep && old_len != 0 {
                 m.remove(addr, addr + old_len);
+            } else if keep {
+                m.imaged.remove(addr, addr + old_len);
             }
             m.insert(Vma { start: target, end: target + new_len, offset: v.offset + (addr - v.start), ..v });
+            imaged.into_iter().for_each(|(start, end)| m.imaged.add(start, end));
         }
         Ok(target)
     }

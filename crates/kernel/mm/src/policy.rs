@@ -75,6 +75,11 @@ impl Policy {
         }
     }
 
+    /// What [`Policy::new`] makes the same policy of.
+    pub fn made_of(&self) -> (i32, u64) {
+        (self.mode as i32 | self.flags, self.named)
+    }
+
     /// No policy.
     pub fn is_default(&self) -> bool {
         self.mode == Mode::Default

@@ -20,4 +20,9 @@ impl AddressSpaces {
     pub(crate) fn next_shared(&self) -> u64 {
         self.shared_anonymous.fetch_add(1, Ordering::Relaxed) + 1
     }
+
+    /// Numbers up to this one are taken.
+    pub(crate) fn skip_shared(&self, number: u64) {
+        self.shared_anonymous.fetch_max(number, Ordering::Relaxed);
+    }
 }

@@ -4,7 +4,7 @@
 //! a hand-off. If the host then refuses it, the record goes back to what it was. At most one change waits at a time:
 //! the next call of that thread finds it settled.
 
-use crate::map::Undo;
+use crate::map::{TRAMPOLINES, Undo};
 use crate::ops::Mm;
 use abi::{Errno, Result};
 use platform::Context;
@@ -47,7 +47,14 @@ impl Mm {
         // A new mapping may have been that of a twin.
         m.twins.retain(|t| start == end || t.end <= start || t.start >= end);
         for v in undo.before {
+            // Which parts were of an image is not known any more. To take all for that costs a mapping where the program
+            // drops pages.
+            let (a, b) = (v.start, v.end);
+            let own = !v.shared && v.flags & TRAMPOLINES == 0;
             m.insert(v);
+            if own && self.restored.load(Ordering::Relaxed) {
+                m.imaged.add(a, b);
+            }
         }
         if let Some(b) = undo.brk {
             m.brk = b;

@@ -178,7 +178,14 @@ pub fn madvise(c: &mut Current, addr: u64, len: u64, advice: i32) -> SysResult {
     if !KNOWN.contains(&advice) {
         return Err(Errno::EINVAL.into());
     }
-    c.mm.clone().madvise(c.ctx.as_mut(), addr, len, advice)?;
+    let mm = c.mm.clone();
+    if let Some(end) = page_up(len).and_then(|len| addr.checked_add(len))
+        && mm.is_imaged(addr, end)
+        && addr.is_multiple_of(PAGE_SIZE)
+    {
+        c.with_context(|c, ctx| mm.before_advice(c, ctx, addr, end, advice))?;
+    }
+    mm.madvise(c.ctx.as_mut(), addr, len, advice)?;
     Ok(0)
 }
 

@@ -1,0 +1,225 @@
+//! Address spaces that are saved and restored, on each platform.
+
+use abi::PAGE_SIZE as PAGE;
+use hostsys::page_file::PageFile;
+use mm::{AddressSpaces, MapArgs, MemoryMap, MemoryState, Mm, Restorer, Saver, SharedState};
+use platform::{Context, Platform, Spawn};
+use std::sync::Arc;
+use vfs::OpenFile;
+use vfs::testing::TestCaller;
+
+const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
+const ANON: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+fn ptrace() -> Arc<dyn Platform> {
+    ptrace::Ptrace::new().unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn systrap() -> Arc<dyn Platform> {
+    systrap::Systrap::new().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A process without a program.
+struct Process {
+    ctx: Box<dyn Context>,
+    mm: Arc<Mm>,
+}
+
+impl Process {
+    fn new(platform: &Arc<dyn Platform>, all: &Arc<AddressSpaces>) -> Process {
+        let ctx = platform.new_space().unwrap();
+        let limits = platform.limits();
+        let mut map = MemoryMap::new(limits.min, limits.max);
+        map.mmap_base = limits.max / 2 / PAGE * PAGE;
+        let mm = Mm::new(all, ctx.space(), map, user_ns::UserNamespace::initial());
+        Process { ctx, mm }
+    }
+
+    fn settled<T>(&mut self, f: impl FnOnce(&Mm, &mut dyn Context) -> abi::Result<T>) -> T {
+        let done = f(&self.mm, self.ctx.as_mut()).unwrap();
+        self.ctx.flush().unwrap();
+        self.mm.settle();
+        done
+    }
+
+    fn map(&mut self, pages: u64, prot: i32, flags: i32, file: Option<&Arc<OpenFile>>) -> u64 {
+        let args = MapArgs { addr: 0, len: pages * PAGE, prot, flags, file: file.cloned(), offset: 0 };
+        self.settled(|mm, ctx| mm.mmap(&TestCaller::root(), ctx, &args))
+    }
+
+    fn advise(&mut self, addr: u64, pages: u64, advice: i32) {
+        self.settled(|mm, ctx| {
+            mm.before_advice(&TestCaller::root(), ctx, addr, addr + pages * PAGE, advice)?;
+            mm.madvise(ctx, addr, pages * PAGE, advice)
+        });
+    }
+
+    fn put(&self, addr: u64, text: &[u8]) {
+        assert_eq!(self.mm.space.write(addr, text), text.len(), "{addr:#x}");
+    }
+
+    fn get(&self, addr: u64) -> Vec<u8> {
+        let mut buf = [0; 4];
+        assert_eq!(self.mm.space.read(addr, &mut buf), 4, "{addr:#x}");
+        buf.to_vec()
+    }
+
+    fn fork(&mut self) -> Process {
+        let ctx = self.ctx.spawn(Spawn::Fork).unwrap();
+        let mm = self.mm.forked(ctx.space());
+        Process { ctx, mm }
+    }
+}
+
+/// The image of some processes.
+struct Image {
+    spaces: Vec<MemoryState>,
+    shared: Vec<SharedState>,
+    files: Vec<Arc<OpenFile>>,
+    pages: PageFile,
+}
+
+fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process]) -> Image {
+    let fd = Arc::new(hostsys::memfd::create(c"pages", 0, false).unwrap());
+    let pages = PageFile::create(fd.clone());
+    let mut files: Vec<Arc<OpenFile>> = Vec::new();
+    let mut number = |f: &Arc<OpenFile>| match files.iter().position(|known| Arc::ptr_eq(known, f)) {
+        Some(at) => at as u64,
+        None => {
+            files.push(f.clone());
+            files.len() as u64 - 1
+        }
+    };
+    let mut saver = Saver::new(platform.limits(), &pages, &mut number);
+    let mut spaces = Vec::new();
+    for (i, p) in processes.iter_mut().enumerate() {
+        assert!(p.mm.obstacles().is_empty());
+        spaces.push(p.mm.state(i as u64, p.ctx.as_mut(), None, &mut saver).unwrap());
+    }
+    let shared = saver.shared();
+    pages.finish().unwrap();
+    let mut bytes = Vec::new();
+    ciborium::into_writer(&(&spaces, &shared), &mut bytes).unwrap();
+    let (spaces, shared) = ciborium::from_reader(&bytes[..]).unwrap();
+    Image { spaces, shared, files, pages: PageFile::open(fd).unwrap() }
+}
+
+fn restore(platform: &Arc<dyn Platform>, image: &Image) -> Vec<Process> {
+    let all = Arc::new(AddressSpaces::default());
+    let file = |id: u64| image.files.get(id as usize).cloned();
+    let restorer = Restorer::new(&all, platform.limits(), &image.pages, &file, &image.shared).unwrap();
+    let each = image.spaces.iter().map(|saved| {
+        let mut ctx = platform.new_space().unwrap();
+        let user_ns = user_ns::UserNamespace::initial();
+        let mm = restorer.restore(&TestCaller::root(), ctx.as_mut(), saved, user_ns).unwrap();
+        Process { ctx, mm }
+    });
+    each.collect()
+}
+
+fn zero() -> Vec<u8> {
+    vec![0; 4]
+}
+
+fn memory(platform: Arc<dyn Platform>) {
+    let all = Arc::new(AddressSpaces::default());
+    let mut a = Process::new(&platform, &all);
+    let heap = a.map(2000, RW, ANON, None);
+    let guard = a.map(4, RW, ANON, None);
+    let wiped = a.map(2, RW, ANON, None);
+    let shared = a.map(600, RW, libc::MAP_SHARED | libc::MAP_ANONYMOUS, None);
+    let memfds = tmpfs::Memfds::new(&tmpfs::MemFiles::new(None));
+    let file = memfds.memfd(&TestCaller::root(), b"data", 0).unwrap();
+    let content: Vec<u8> = (0..6 * PAGE).map(|i| b'0' + (i / PAGE) as u8).collect();
+    assert_eq!(file.ops.write(&TestCaller::root(), &file, &content, 0).unwrap(), content.len());
+    let private = a.map(8, RW, libc::MAP_PRIVATE, Some(&file));
+    let public = a.map(8, RW, libc::MAP_SHARED, Some(&file));
+    for (at, text) in [(0, b"frst"), (100, b"hund"), (999, b"more"), (1999, b"last")] {
+        a.put(heap + at * PAGE, text);
+    }
+    a.put(guard + PAGE, b"hide");
+    a.settled(|mm, ctx| mm.mprotect(ctx, guard, 4 * PAGE, libc::PROT_NONE));
+    a.put(wiped, b"wipe");
+    a.advise(wiped, 2, libc::MADV_WIPEONFORK);
+    a.put(private + PAGE, b"mine");
+    a.put(private + 3 * PAGE, &[0; PAGE as usize]);
+    let mut b = a.fork();
+    b.put(shared + 7 * PAGE, b"both");
+    b.put(heap + 100 * PAGE, b"bbbb");
+    assert_eq!(a.get(shared + 7 * PAGE), b"both");
+
+    let image = save(&platform, &mut [&mut a, &mut b]);
+    // The program goes on as before.
+    assert_eq!(a.mm.space.read(guard + PAGE, &mut [0; 4]), 0);
+    assert_eq!(a.get(heap + 100 * PAGE), b"hund");
+    let found = |p: &Process, at: u64| p.mm.with_map(|m| m.find(at).cloned()).unwrap();
+    let mut restored = restore(&platform, &image);
+    // The original changes nothing any more.
+    a.put(shared + 7 * PAGE, b"late");
+    let again = {
+        let mut all: Vec<&mut Process> = restored.iter_mut().collect();
+        save(&platform, &mut all)
+    };
+    for processes in [restored, restore(&platform, &again)] {
+        let [mut a, b]: [Process; 2] = processes.try_into().ok().unwrap();
+        assert_eq!(a.get(heap), b"frst");
+        assert_eq!(a.get(heap + PAGE), zero());
+        assert_eq!(a.get(heap + 100 * PAGE), b"hund");
+        assert_eq!(b.get(heap + 100 * PAGE), b"bbbb");
+        assert_eq!(a.get(heap + 999 * PAGE), b"more");
+        assert_eq!(a.get(heap + 1999 * PAGE), b"last");
+        assert_eq!(found(&a, heap).prot, RW);
+        // What is shared is shared, and what is not is not.
+        assert_eq!(a.get(shared + 7 * PAGE), b"both");
+        a.put(shared, b"news");
+        assert_eq!(b.get(shared), b"news");
+        a.put(heap, b"mine");
+        assert_eq!(b.get(heap), b"frst");
+        // Without access, and with what it held.
+        assert_eq!(a.mm.space.read(guard + PAGE, &mut [0; 4]), 0);
+        a.settled(|mm, ctx| mm.mprotect(ctx, guard, 4 * PAGE, RW));
+        assert_eq!(a.get(guard + PAGE), b"hide");
+        assert_eq!(a.get(guard), zero());
+        // A file's pages and the program's.
+        assert_eq!([a.get(private), a.get(private + PAGE)], [b"0000", b"mine"]);
+        assert_eq!([a.get(private + 2 * PAGE), a.get(private + 3 * PAGE)], [b"2222".to_vec(), zero()]);
+        assert_eq!(a.mm.space.read(private + 7 * PAGE, &mut [0; 4]), 0);
+        assert_eq!(a.get(public + PAGE), b"1111");
+        // Dropped pages are zeros, or the file's.
+        a.advise(heap + 90 * PAGE, 20, libc::MADV_DONTNEED);
+        assert_eq!(a.get(heap + 100 * PAGE), zero());
+        assert_eq!(a.get(heap + 999 * PAGE), b"more");
+        a.advise(heap + 1999 * PAGE, 1, libc::MADV_FREE);
+        a.advise(private, 4, libc::MADV_DONTNEED);
+        assert_eq!([a.get(private + PAGE), a.get(private + 3 * PAGE)], [b"1111", b"3333"]);
+        // Moving and growing.
+        let to = a.settled(|mm, ctx| {
+            mm.mremap(&TestCaller::root(), ctx, (heap, 1000 * PAGE, 3000 * PAGE), libc::MREMAP_MAYMOVE, 0)
+        });
+        assert_ne!(to, heap);
+        assert_eq!([a.get(to), a.get(to + 999 * PAGE)], [b"mine", b"more"]);
+        for page in (1..99).chain(1000..3000) {
+            assert_eq!(a.get(to + page * PAGE), zero(), "page {page}");
+        }
+        a.advise(to, 3000, libc::MADV_DONTNEED);
+        assert_eq!([a.get(to), a.get(to + 999 * PAGE)], [zero(), zero()]);
+        // A fork sees what it should.
+        assert_eq!(a.get(wiped), b"wipe");
+        let c = a.fork();
+        assert_eq!(c.get(wiped), zero());
+        assert_eq!(c.get(shared), b"news");
+        a.advise(guard, 4, libc::MADV_WIPEONFORK);
+        assert_eq!(a.get(guard + PAGE), b"hide");
+        assert_eq!(a.fork().get(guard + PAGE), zero());
+    }
+}
+
+#[test]
+fn memory_on_ptrace() {
+    memory(ptrace());
+}
+
+#[test]
+fn memory_on_systrap() {
+    memory(systrap());
+}
