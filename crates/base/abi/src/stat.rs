@@ -35,7 +35,7 @@ pub const fn minor(dev: u64) -> u32 {
 }
 
 /// Attributes of an inode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Attr {
     /// Device of the file system.
     pub dev: u64,

@@ -6,7 +6,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct timespec`.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 #[repr(C)]
 pub struct Timespec {

@@ -4,7 +4,7 @@ use abi::{Errno, Result};
 use lock_order::Mutex;
 
 /// The holder of a record lock.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Owner {
     /// A descriptor table.
     Posix(u64),

@@ -15,7 +15,7 @@ pub struct EventFd {
 }
 
 /// An eventfd as plain data, for a checkpoint. Whether it blocks is the open file's business.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EventFdState {
     /// The counter.
     pub count: u64,

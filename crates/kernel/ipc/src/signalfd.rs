@@ -19,7 +19,7 @@ pub struct SignalFd {
 }
 
 /// A signalfd as plain data, for a checkpoint. Whether it blocks is the open file's business.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SignalFdState {
     /// The signals that it reads.
     pub mask: SigSet,

@@ -20,7 +20,7 @@ use wait::{Events, WaitQueue};
 const TFD_IOC_SET_TICKS: u32 = 0x4008_5400;
 
 /// The arithmetic of a timer, on one clock, in nanoseconds.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Schedule {
     /// Next expiry; `None` when disarmed.
     pub next: Option<i64>,
@@ -72,7 +72,7 @@ struct State {
 }
 
 /// A timerfd as plain data, for a checkpoint. Whether it blocks is the open file's business.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TimerFdState {
     /// CLOCK_* that it was made with.
     pub clock_id: i32,
@@ -122,16 +122,20 @@ impl TimerFd {
     pub fn state(&self) -> TimerFdState {
         let now = self.clock.now_ns();
         let mut s = self.state.lock();
-        s.ticks += s.schedule.advance(now);
+        s.ticks = s.ticks.saturating_add(s.schedule.advance(now));
         let State { schedule, ticks, settime_flags, .. } = *s;
         TimerFdState { clock_id: self.clock_id, schedule, now, ticks, settime_flags }
     }
 
-    /// Back from plain data, running on `timers`. EINVAL for a clock that there is none of.
+    /// Back from plain data, running on `timers`. EINVAL for a clock that there is none of, and for a
+    /// setting that there cannot be.
     pub fn restore(saved: TimerFdState, timers: &Arc<TimerService>) -> Result<Arc<TimerFd>> {
         let clock = Clock::from_id(saved.clock_id)?;
+        if saved.schedule.interval < 0 || saved.schedule.next.is_some_and(|next| next < 0) {
+            return Err(Errno::EINVAL);
+        }
         let absolute = saved.settime_flags & libc::TFD_TIMER_ABSTIME != 0 && clock == Clock::Realtime;
-        let passed = if absolute { 0 } else { clock.now_ns() - saved.now };
+        let passed = if absolute { 0 } else { clock.now_ns().saturating_sub(saved.now) };
         let next = saved.schedule.next.map(|next| next.saturating_add(passed));
         let schedule = Schedule { next, ..saved.schedule };
         let state = State { schedule, ticks: saved.ticks, settime_flags: saved.settime_flags, handle: None };

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use vfs::file::{LockFile, OpenFile};
 
 /// Type of a lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Kind {
     /// F_RDLCK, LOCK_SH
     Shared,

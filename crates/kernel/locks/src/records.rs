@@ -26,7 +26,7 @@ pub use caller::lock_waits::Owner;
 pub use state::{LocksState, restore, state};
 
 /// A locked range; `end` is the last byte in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Range {
     /// Holder.
     pub owner: Owner,

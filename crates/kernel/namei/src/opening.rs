@@ -186,6 +186,20 @@ pub fn open_exec(
     Ok(file)
 }
 
+/// Opens what is at `p` for a file that was open before a checkpoint: without permission checks, events and leases, and
+/// without changing what is there. `flags`: access mode and status flags.
+pub fn open_again(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+    let held = InUse::new(p.mount.clone());
+    let flags = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
+    if flags & libc::O_PATH != 0 {
+        let inode = p.inode().clone();
+        return Ok(OpenFile::at(p, inode, Arc::new(PathOnly), flags, (None, held), Opener::default()));
+    }
+    // The other end of a FIFO is not waited for.
+    let nonblocking = if p.kind() == S_IFIFO { libc::O_NONBLOCK } else { 0 };
+    finish_claiming(cx, p, flags | nonblocking | libc::O_NOCTTY, None, held, 0)
+}
+
 /// Opens the object of an event for the reader of the event, without permission checks and without events.
 pub fn open_event(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     if flags & libc::O_ACCMODE != libc::O_RDONLY && matches!(p.kind(), S_IFREG | S_IFDIR) {

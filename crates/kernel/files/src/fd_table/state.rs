@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vfs::file::OpenFile;
 
 /// A descriptor as plain data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DescriptorState {
     /// Its number.
     pub fd: i32,
@@ -17,7 +17,7 @@ pub struct DescriptorState {
 }
 
 /// A descriptor table as plain data. Numbers that are reserved are free in it: the calls that reserved them start again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FdTableState {
     /// Identity ([`FdTable::id`]), by which record locks refer to it. A restored table has another.
     pub id: u64,

@@ -37,7 +37,7 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 
 /// `struct epoll_event`: mask and user data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Event {
     /// EPOLL* bits.
     pub events: u32,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use vfs::{Caller, OpenFile};
 
 /// An item as plain data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ItemState {
     /// The open file ([`OpenFile::id`]).
     pub file: u64,
@@ -22,7 +22,7 @@ pub struct ItemState {
 }
 
 /// An epoll instance as plain data: items on the ready list first, in its order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EpollState {
     /// The items with open files.
     pub items: Vec<ItemState>,

@@ -22,6 +22,17 @@ pub fn opener() -> Arc<dyn Opener> {
     })
 }
 
+/// Makes a restored pipe that of a FIFO's inode, unless the FIFO is open already. ENXIO for an inode that keeps none.
+pub fn attach(inode: &InodeRef, pipe: &Arc<Pipe>) -> Result<()> {
+    let node = inode.attachments().ok_or(Errno::ENXIO)?.get_or(FifoNode::default);
+    let mut open = node.0.lock();
+    if open.strong_count() != 0 {
+        return Err(Errno::EBUSY);
+    }
+    *open = Arc::downgrade(pipe);
+    Ok(())
+}
+
 /// Opens a FIFO. Blocks until a peer opens the other direction,
 /// unless O_NONBLOCK; a signal ends the wait.
 fn open(cx: &dyn Caller, inode: &InodeRef, flags: i32) -> Outcome<Arc<PipeEnd>> {

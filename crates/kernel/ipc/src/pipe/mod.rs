@@ -19,7 +19,7 @@ use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::inode::{InternalFs, InternalInode};
-use vfs::{Caller, FileOps, FileSystem, Inode, OpenFile, SetAttr, StreamOps};
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile, SetAttr, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// Slots of a new pipe.
@@ -42,8 +42,9 @@ struct State {
     writer_opens: u64,
 }
 
-/// A pipe as plain data, for a checkpoint. Its readers and writers are the ends, which are kept with the open files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A pipe as plain data, for a checkpoint. Its readers and writers are the ends ([`EndState`]), which are kept
+/// with the open files.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PipeState {
     /// What is in it, and its size.
     pub ring: RingState,
@@ -51,6 +52,17 @@ pub struct PipeState {
     pub opens: (u64, u64),
     /// Inode number in pipefs; `None` for a FIFO.
     pub ino: Option<u64>,
+}
+
+/// One end of a pipe as plain data; the open file says which pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct EndState {
+    /// It reads.
+    pub reads: bool,
+    /// It writes.
+    pub writes: bool,
+    /// For a reader that opened while there was no writer: the count of writers' opens then.
+    pub writers_before: Option<u64>,
 }
 
 /// The object between the ends.
@@ -91,6 +103,7 @@ impl Pipe {
 
     /// Back from plain data, without ends; its pages count for the caller. ENFILE when they are too many.
     pub fn restore(cx: &dyn Caller, saved: &PipeState) -> Result<Arc<Pipe>> {
+        saved.ring.check()?;
         let pipe = Pipe::new(cx, saved.ino)?;
         let mut s = pipe.state.lock();
         s.pages.resize_pipe(saved.ring.max as u64, true)?;
@@ -98,6 +111,22 @@ impl Pipe {
         (s.reader_opens, s.writer_opens) = saved.opens;
         drop(s);
         Ok(pipe)
+    }
+
+    /// An end of a restored pipe. The counts of opens stay as they were.
+    pub fn restore_end(self: &Arc<Self>, saved: EndState) -> Arc<PipeEnd> {
+        let mut s = self.state.lock();
+        s.readers += usize::from(saved.reads);
+        s.writers += usize::from(saved.writes);
+        drop(s);
+        let EndState { reads, writes, writers_before } = saved;
+        Arc::new(PipeEnd { pipe: self.clone(), reads, writes, writers_before })
+    }
+
+    /// The inode of a restored pipe from pipe(2), which had the attributes `attr`.
+    pub fn restore_inode(self: &Arc<Self>, attr: abi::stat::Attr) -> InodeRef {
+        let base = InternalInode::restore(InternalFs::Pipe, attr);
+        Arc::new(PipeInode { base, pipe: self.clone() })
     }
 
     /// The pipe behind an open file, if it is one.
@@ -281,6 +310,18 @@ pub struct PipeEnd {
     /// For a reader that opened while there was no writer: the count of writers' opens then. Until that
     /// moves, poll(2) does not say HUP.
     writers_before: Option<u64>,
+}
+
+impl PipeEnd {
+    /// As plain data.
+    pub fn state(&self) -> EndState {
+        EndState { reads: self.reads, writes: self.writes, writers_before: self.writers_before }
+    }
+
+    /// The pipe.
+    pub fn pipe(&self) -> &Arc<Pipe> {
+        &self.pipe
+    }
 }
 
 impl Drop for PipeEnd {

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 
 /// Bytes in a slot; also PIPE_BUF, the longest write that is never split.
 pub const SLOT: usize = 4096;
+/// Most slots of a pipe: 2 GiB.
+const MOST_SLOTS: usize = (1 << 31) / SLOT;
 /// Freed buffers kept for the next writes.
 const SPARE: usize = 4;
 
@@ -24,7 +26,7 @@ pub struct Ring {
 }
 
 /// A slot as plain data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SlotState {
     /// What is to be read.
     pub unread: Vec<u8>,
@@ -35,12 +37,21 @@ pub struct SlotState {
 }
 
 /// A ring as plain data, for a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RingState {
     /// Slots in use, oldest first.
     pub slots: Vec<SlotState>,
     /// Most slots it may hold.
     pub max: usize,
+}
+
+impl RingState {
+    /// EINVAL for what no ring can be.
+    pub fn check(&self) -> abi::Result<()> {
+        let fits = |slot: &SlotState| slot.read <= SLOT && slot.unread.len() <= SLOT - slot.read;
+        let right = (1..=MOST_SLOTS).contains(&self.max) && self.slots.len() <= self.max;
+        if right && self.slots.iter().all(fits) { Ok(()) } else { Err(abi::Errno::EINVAL) }
+    }
 }
 
 impl From<&RingState> for Ring {

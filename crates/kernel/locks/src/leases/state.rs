@@ -9,7 +9,7 @@ use vfs::file::OpenFile;
 use vfs::inode::InodeRef;
 
 /// A lease as plain data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeaseState {
     /// The open file that has it ([`OpenFile::id`]).
     pub file: u64,

@@ -7,7 +7,7 @@ use vfs::Caller;
 use vfs::file::OpenFile;
 
 /// The locks on a file as plain data. Owners have their identities of before. Threads that wait for a lock ask again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LocksState {
     /// Record locks, by first byte.
     pub records: Vec<Range>,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 const PATH_LEN: usize = 108;
 
 /// An address of the family.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Addr {
     /// Family only: bind(2) chooses a name.
     Unnamed,

@@ -30,7 +30,7 @@ pub(super) const SEND: u8 = 2;
 pub(super) const BOTH: u8 = RECV | SEND;
 
 /// Whether a socket listens or is connected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
     /// Neither connected nor listening.
     Closed,

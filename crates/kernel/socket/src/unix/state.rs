@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use vfs::{InodeRef, OpenFile};
 
 /// [`PeerCred`] as plain data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CredState {
     /// The process, by its number in the sandbox's own PID namespace.
     pub pid: Option<i32>,
@@ -31,7 +31,7 @@ pub struct CredState {
 }
 
 /// A message as plain data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MessageState {
     /// The bytes that are still to be read.
     pub unread: Vec<u8>,
@@ -50,7 +50,7 @@ pub struct MessageState {
 }
 
 /// A socket as plain data. Other sockets are named by their places in [`UnixState::sockets`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UnixSocketState {
     /// SOCK_STREAM, SOCK_DGRAM or SOCK_SEQPACKET.
     pub kind: i32,
@@ -89,7 +89,7 @@ pub struct UnixSocketState {
 }
 
 /// The Unix sockets of a kernel as plain data.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UnixState {
     /// All sockets that open files, messages and other sockets lead to.
     pub sockets: Vec<UnixSocketState>,

@@ -10,7 +10,7 @@ pub const F_OWNER_PID: i32 = 1;
 pub const F_OWNER_PGRP: i32 = 2;
 
 /// The owner that O_ASYNC signals, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SignalOwner {
     /// F_OWNER_TID, F_OWNER_PID or F_OWNER_PGRP.
     pub kind: i32,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Where a file was opened, as plain data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PlaceState {
     /// The mount ([`Mount::unique_id`](crate::Mount::unique_id)).
     pub mount: u64,
@@ -22,7 +22,7 @@ pub struct PlaceState {
 
 /// An open file as plain data. Its object (pipe, socket, inode) is kept by itself; `place`, `inode` and `link` say
 /// which one it is. Locks and leases are kept with the inode. The restoring code calls `fasync` again for O_ASYNC.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OpenFileState {
     /// Identity ([`OpenFile::id`]), by which tables, queues, locks and epolls refer to it. A restored file has another.
     pub id: u64,
@@ -40,6 +40,12 @@ pub struct OpenFileState {
     pub created: bool,
     /// F_SETOWN and F_SETSIG.
     pub owner: SignalOwner,
+    /// What its opener's Landlock domain denies (see [`denied`](super::denied)).
+    #[serde(default)]
+    pub denied: u8,
+    /// Watches are not told of what is done with it.
+    #[serde(default)]
+    pub silent: bool,
 }
 
 impl OpenFile {
@@ -63,6 +69,8 @@ impl OpenFile {
             position,
             created: self.created(),
             owner,
+            denied: self.denied.load(Ordering::Relaxed),
+            silent: self.is_silent(),
         }
     }
 
@@ -89,6 +97,10 @@ impl OpenFile {
         *file.owner.lock() = saved.owner;
         if saved.created {
             file.mark_created();
+        }
+        file.deny(saved.denied);
+        if saved.silent {
+            file.silence();
         }
         Ok(file)
     }
