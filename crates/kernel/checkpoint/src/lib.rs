@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod files;
+
 /// Something that cannot be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {

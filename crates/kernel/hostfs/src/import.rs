@@ -16,9 +16,53 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::attach::Attachments;
 use vfs::inode::InternalFs;
 use vfs::{
-    Caller, FileOps, FileSystem, Inode, InodeRef, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr,
-    StorageOps,
+    Caller, FileOps, FileSystem, Inode, InodeRef, MapOps, MapRequest, Mapping, OpenFile, OpenFileState,
+    SeekOps, SetAttr, StorageOps,
 };
+
+/// An imported file as plain data, for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ImportedState {
+    /// Its place among the descriptors that the first process started with.
+    pub index: usize,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits, if they were changed.
+    pub mode: Option<u32>,
+}
+
+/// What an open file is that was imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportedFile {
+    /// The first process started with it.
+    First(ImportedState),
+    /// Another process did (`exec`).
+    Other,
+}
+
+impl ImportedFile {
+    /// `None` for a file that was not imported.
+    pub fn of(file: &OpenFile) -> Option<ImportedFile> {
+        let inode: &Imported = file.inode.as_ref()?.as_any().downcast_ref()?;
+        let Some(index) = inode.index else { return Some(ImportedFile::Other) };
+        let (uid, gid, mode) = *inode.owner.lock();
+        Some(ImportedFile::First(ImportedState { index, uid, gid, mode }))
+    }
+}
+
+/// The open file of plain data, with what the descriptor is now: `new`, which was imported at the same place. Access mode
+/// and position are those of now.
+pub fn restore(saved: &ImportedState, file: &OpenFileState, new: &OpenFile) -> Result<Arc<OpenFile>> {
+    let inode = new.inode.as_ref().ok_or(Errno::EBADF)?;
+    let imported: &Imported = inode.as_any().downcast_ref().ok_or(Errno::EBADF)?;
+    *imported.owner.lock() = (saved.uid, saved.gid, saved.mode.map(|mode| mode & 0o7777));
+    let flags = file.flags & !libc::O_ACCMODE | new.flags() & libc::O_ACCMODE;
+    let position = *new.pos.lock();
+    let file = OpenFileState { flags, position, ..file.clone() };
+    OpenFile::restore(&file, None, Some(inode.clone()), new.ops.clone())
+}
 
 /// The inode of an imported file. Owner and mode are the guest's own; the host's do not change.
 struct Imported {
@@ -30,6 +74,8 @@ struct Imported {
     /// Owner, group and changed mode.
     owner: Mutex<(u32, u32, Option<u32>)>,
     attachments: Attachments,
+    /// See [`ImportedState::index`]; `None` for another process's.
+    index: Option<usize>,
 }
 
 impl Inode for Imported {
@@ -152,32 +198,47 @@ type Key = (u64, u64, i32, u64);
 pub struct Importer {
     home: Arc<HostFiles>,
     regular: Vec<(Key, Arc<OpenFile>)>,
+    /// The next place of the first process's descriptors.
+    next: Option<usize>,
 }
 
 impl Importer {
     /// For the descriptors of one process of the kernel that `home` belongs to.
     pub fn new(home: &Arc<HostFiles>) -> Importer {
-        Importer { home: home.clone(), regular: Vec::new() }
+        Importer { home: home.clone(), regular: Vec::new(), next: None }
+    }
+
+    /// The same for a container's first process: a checkpoint knows its descriptors by their order.
+    pub fn first(home: &Arc<HostFiles>) -> Importer {
+        Importer { next: Some(0), ..Importer::new(home) }
     }
 
     /// Makes a host descriptor an open file that belongs to `uid` and `gid` in the guest. Regular files,
     /// pipes, sockets, terminals and other character devices; not directories.
     pub fn import(&mut self, fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
+        let index = self.next;
+        self.next = index.map(|index| index + 1);
         let a = host::stat(&fd)?;
         if a.file_type() != S_IFREG {
-            return open_file(&self.home, fd, uid, gid);
+            return open_file(&self.home, fd, index, uid, gid);
         }
         let key = (a.dev, a.ino, host::status_flags(&fd)?, host::tell(&fd)?);
         if let Some((_, file)) = self.regular.iter().find(|(known, _)| *known == key) {
             return Ok(file.clone());
         }
-        let file = open_file(&self.home, fd, uid, gid)?;
+        let file = open_file(&self.home, fd, index, uid, gid)?;
         self.regular.push((key, file.clone()));
         Ok(file)
     }
 }
 
-fn open_file(home: &HostFiles, fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
+fn open_file(
+    home: &HostFiles,
+    fd: OwnedFd,
+    index: Option<usize>,
+    uid: u32,
+    gid: u32,
+) -> Result<Arc<OpenFile>> {
     let a = host::stat(&fd)?;
     let flags = host::status_flags(&fd)?;
     if flags & libc::O_PATH != 0 {
@@ -215,6 +276,7 @@ fn open_file(home: &HostFiles, fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<Op
         flags,
         owner: Mutex::new((uid, gid, None)),
         attachments: Attachments::default(),
+        index,
     });
     // Non-blocking for others on the host is not non-blocking for the guest.
     let shown = flags & (libc::O_ACCMODE | libc::O_APPEND) | 0o100000;

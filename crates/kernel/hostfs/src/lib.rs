@@ -32,7 +32,7 @@ mod watches;
 
 pub use files::HostFiles;
 pub use fs::{HostFs, Outward};
-pub use import::Importer;
+pub use import::{ImportedFile, ImportedState, Importer, restore as restore_imported};
 pub use poller::{Poller, Watch};
 pub use unix::{SocketGofer, TreeSockets};
 pub use watches::Coherence;

@@ -68,7 +68,7 @@ pub(crate) fn container(
         fs,
         false,
     )?;
-    match set_up(&mut c, spec, &mut fds, Importer::new(&pod.host_files)) {
+    match set_up(&mut c, spec, &mut fds, Importer::first(&pod.host_files)) {
         Ok(console) => {
             if spec.own_init {
                 c.become_init();

@@ -2,6 +2,7 @@
 
 use crate::net_ns::NetNamespace;
 use crate::ops::SocketOps;
+use crate::unix::UnixFamily;
 use abi::{Errno, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,10 @@ pub trait Family: Send + Sync {
         _protocol: i32,
     ) -> Result<[Arc<dyn SocketOps>; 2]> {
         Err(Errno::EOPNOTSUPP)
+    }
+    /// As the family of Unix sockets.
+    fn as_unix(&self) -> Option<&UnixFamily> {
+        None
     }
 }
 
@@ -80,6 +85,11 @@ impl Families {
     /// Adds a family.
     pub fn add(&mut self, domain: i32, family: Arc<dyn Family>) {
         self.0.insert(domain, family);
+    }
+
+    /// The family of Unix sockets.
+    pub fn unix(&self) -> Option<&UnixFamily> {
+        self.0.get(&libc::AF_UNIX)?.as_unix()
     }
 
     /// The family that socket(2) asks for. EAFNOSUPPORT, EINVAL.

@@ -1,8 +1,8 @@
 //! Process descriptors. See pidfd_open(2), pidfd_send_signal(2).
 
 use crate::current::Current;
-pub use crate::pidfd_target::PidFd;
 use crate::pidfd_target::State;
+pub use crate::pidfd_target::{PidFd, PidFdState};
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result};

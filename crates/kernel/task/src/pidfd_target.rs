@@ -13,6 +13,15 @@ pub struct PidFd {
     pub(crate) thread: Option<(i32, Weak<Task>)>,
 }
 
+/// A pidfd as plain data, for a checkpoint: of a process or thread that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PidFdState {
+    /// The process, by its number in the sandbox's own PID namespace.
+    pub process: i32,
+    /// The thread of it, with PIDFD_THREAD.
+    pub thread: Option<i32>,
+}
+
 /// What has become of a process or thread.
 #[derive(PartialEq, Eq)]
 pub(crate) enum State {
@@ -22,6 +31,20 @@ pub(crate) enum State {
 }
 
 impl PidFd {
+    /// As plain data; `None` for a process or thread that has gone.
+    pub fn saved(&self) -> Option<PidFdState> {
+        let thread = self.thread.as_ref().map(|(tid, _)| *tid);
+        (!self.is_reaped()).then_some(PidFdState { process: self.group.tgid, thread })
+    }
+
+    /// Back from plain data, of the process that was found for it. A thread that is not in it has gone.
+    pub fn restore(saved: PidFdState, group: Arc<ThreadGroup>) -> PidFd {
+        let task = |tid| group.kernel.tree.lock().task(tid).filter(|task| task.tgid() == group.tgid).cloned();
+        let thread =
+            saved.thread.map(|tid| (tid, task(tid).map_or_else(Weak::new, |task| Arc::downgrade(&task))));
+        PidFd { group, thread }
+    }
+
     pub(crate) fn state(&self) -> State {
         let t = self.group.kernel.tree.lock();
         let node = t.node(self.group.tgid).filter(|n| Arc::ptr_eq(&n.group, &self.group));

@@ -232,6 +232,13 @@ impl Dentry {
         d
     }
 
+    /// An object that had this name in directory `dir`, as long as it had one.
+    pub fn gone(dir: &Arc<Dentry>, name: &[u8], inode: InodeRef) -> Arc<Dentry> {
+        let d = Dentry::make(Some(dir.clone()), Arc::from(name), inode, dir.ways(), 0, dir.dcache());
+        d.unlinked.store(true, Ordering::Relaxed);
+        d
+    }
+
     /// How names below it are treated: as it is treated itself.
     fn ways(&self) -> (bool, bool) {
         (self.volatile, self.keeps)

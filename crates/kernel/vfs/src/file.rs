@@ -86,7 +86,7 @@ pub struct OpenFile {
     pub fasync: Mutex<Option<Box<Subscription>>>,
     /// Set once a socket has had an owner.
     pub urgent: Mutex<Option<Box<Subscription>>>,
-    _claim: Option<Claim>,
+    claim: Option<Claim>,
     _mount: Option<InUse<Mount>>,
     _writing: Option<Writing>,
     opener: Opener,
@@ -145,7 +145,7 @@ impl OpenFile {
             owner: Mutex::default(),
             fasync: Mutex::default(),
             urgent: Mutex::default(),
-            _claim: claim,
+            claim,
             _mount: mount,
             _writing: writing,
             opener,

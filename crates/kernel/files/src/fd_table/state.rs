@@ -59,6 +59,19 @@ impl FdTable {
         }
         FdTable::with(files, inner)
     }
+
+    /// Adds the descriptors of plain data that [`FdTable::restore`] found no files for.
+    pub fn restore_rest(&self, saved: &FdTableState, find: impl Fn(u64) -> Option<Arc<OpenFile>>) {
+        let mut inner = self.inner.write();
+        for one in &saved.descriptors {
+            let slot = usize::try_from(one.fd).ok().and_then(|fd| inner.slots.get_mut(fd));
+            let Some(slot) = slot.filter(|slot| matches!(slot, Slot::Free)) else { continue };
+            if let Some(file) = find(one.file) {
+                file.count(&self.files);
+                *slot = Slot::Used(file, one.cloexec);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +112,11 @@ mod tests {
         assert_eq!((*get(5).pos.lock(), get(5).nonblocking(), get(5).owner.lock().id), (7, true, 5));
         // The lowest number that is free comes next, and a file that is missing leaves its number free.
         assert_eq!(restored.install(file(), false, 10), Ok(1));
+        let without = FdTable::restore(quotas.files.clone(), &state, |id| find(id).filter(|_| id == b.id));
+        // It may come later.
+        without.restore_rest(&state, find);
+        assert_eq!((without.numbers(), without.size()), (vec![0, 3, 5], table.size()));
+        assert!(Arc::ptr_eq(&without.get(5).expect("open"), &again[0].1));
         let without = FdTable::restore(quotas.files.clone(), &state, |id| find(id).filter(|_| id == b.id));
         assert_eq!((without.numbers(), without.install(file(), false, 10)), (vec![3], Ok(0)));
     }

@@ -22,12 +22,13 @@ pub fn opener() -> Arc<dyn Opener> {
     })
 }
 
-/// Makes a restored pipe that of a FIFO's inode, unless the FIFO is open already. ENXIO for an inode that keeps none.
+/// Makes a restored pipe that of a FIFO's inode, which is not open otherwise. EBUSY when it is, ENXIO for an inode
+/// that keeps none.
 pub fn attach(inode: &InodeRef, pipe: &Arc<Pipe>) -> Result<()> {
     let node = inode.attachments().ok_or(Errno::ENXIO)?.get_or(FifoNode::default);
     let mut open = node.0.lock();
-    if open.strong_count() != 0 {
-        return Err(Errno::EBUSY);
+    if let Some(there) = open.upgrade() {
+        return if Arc::ptr_eq(&there, pipe) { Ok(()) } else { Err(Errno::EBUSY) };
     }
     *open = Arc::downgrade(pipe);
     Ok(())

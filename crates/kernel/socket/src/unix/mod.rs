@@ -66,6 +66,9 @@ fn checked(kind: i32, protocol: i32) -> Result<i32> {
 }
 
 impl Family for UnixFamily {
+    fn as_unix(&self) -> Option<&UnixFamily> {
+        Some(self)
+    }
     fn create(
         &self,
         cx: &dyn Caller,

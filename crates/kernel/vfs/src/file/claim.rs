@@ -13,6 +13,13 @@ pub struct Claim {
     step: i32,
 }
 
+impl Claim {
+    /// It is that of a running program.
+    pub fn runs(&self) -> bool {
+        self.step < 0
+    }
+}
+
 fn users(inode: &InodeRef) -> Option<&InodeUsers> {
     inode.attachments().map(Attachments::users)
 }

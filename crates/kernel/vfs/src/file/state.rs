@@ -46,6 +46,9 @@ pub struct OpenFileState {
     /// Watches are not told of what is done with it.
     #[serde(default)]
     pub silent: bool,
+    /// It was opened to be executed, so no process may open it for writing.
+    #[serde(default)]
+    pub runs: bool,
 }
 
 impl OpenFile {
@@ -71,6 +74,7 @@ impl OpenFile {
             owner,
             denied: self.denied.load(Ordering::Relaxed),
             silent: self.is_silent(),
+            runs: self.claim.as_ref().is_some_and(claim::Claim::runs),
         }
     }
 
@@ -85,6 +89,7 @@ impl OpenFile {
         let access = saved.flags & libc::O_ACCMODE;
         let regular = path.as_ref().filter(|path| path.kind() == S_IFREG && saved.flags & libc::O_PATH == 0);
         let claim = match regular.map(Path::inode) {
+            Some(inode) if saved.runs => claim::run(inode)?,
             Some(inode) if access != libc::O_RDONLY => claim::write(inode)?,
             Some(inode) => claim::read(inode),
             None => None,
@@ -92,7 +97,7 @@ impl OpenFile {
         let mount = path.as_ref().map(|path| InUse::new(path.mount.clone()));
         let file = OpenFile::holding(path, inode, ops, saved.flags, (claim, mount), super::Opener::default());
         // O_ASYNC stands for a subscription, which is made anew.
-        file.flags.fetch_and(!libc::O_ASYNC, Ordering::Relaxed);
+        file.flags.store(saved.flags & !libc::O_ASYNC, Ordering::Relaxed);
         *file.pos.lock() = saved.position;
         *file.owner.lock() = saved.owner;
         if saved.created {

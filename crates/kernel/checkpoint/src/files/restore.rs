@@ -1,0 +1,255 @@
+//! Plain data to open files.
+//!
+//! In two steps, as files lead to processes and processes to files: [`FileRestorer::new`] makes all that processes are
+//! made of, and [`FileRestorer::finish`], when processes are there, what refers to processes.
+
+use super::find;
+use super::mounts::MountMap;
+use super::state::{ContextState, FileState, FilesState, InodeLocks, Kind};
+use abi::{Errno, Result};
+use caller::Outcome;
+use ipc::epoll::Epoll;
+use ipc::eventfd::EventFd;
+use ipc::pipe::{Pipe, fifo};
+use ipc::signalfd::SignalFd;
+use ipc::timerfd::TimerFd;
+use locks::records;
+use mounts::{FsContext, FsView, MountNs};
+use pid::Pid;
+use socket::unix::{Restored, UnixFamily};
+use socket::{NetNamespace, SocketFile, SocketOps};
+use std::collections::HashMap;
+use std::sync::Arc;
+use task::ThreadGroup;
+use task::pidfd::PidFd;
+use vfs::file::{PathOnly, PlaceState};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, OpenFileState, Path};
+
+/// Finds a process by its number in the sandbox's own PID namespace.
+pub type FindPid<'a> = &'a dyn Fn(i32) -> Option<Arc<Pid>>;
+
+/// What the restored sandbox has already.
+pub struct Given<'a> {
+    /// The kernel as a caller ([`vfs::Internal`]).
+    pub cx: &'a dyn Caller,
+    /// Unix sockets.
+    pub unix: &'a UnixFamily,
+    /// The mount namespace that a container (by index) begins with, built from its specification.
+    pub namespace: &'a dyn Fn(u32) -> Option<Arc<MountNs>>,
+    /// The descriptors of the specification, standard streams first, as [`hostfs::Importer::first`] gave them.
+    pub imported: &'a [Arc<OpenFile>],
+    /// The network namespace that had this inode number.
+    pub net: &'a dyn Fn(u64) -> Option<Arc<NetNamespace>>,
+    /// The socket of another family that had an inode with this number.
+    pub socket: &'a dyn Fn(u64) -> Option<Arc<dyn SocketOps>>,
+    /// Numbers of processes, which must have been given out.
+    pub pid: FindPid<'a>,
+}
+
+/// What the restored sandbox has when processes are there.
+pub struct Late<'a> {
+    /// A process by its number in the sandbox's own PID namespace.
+    pub process: &'a dyn Fn(i32) -> Option<Arc<ThreadGroup>>,
+    /// The identity of a descriptor table ([`files::FdTable::id`]) by that of before.
+    pub table: &'a dyn Fn(u64) -> Option<u64>,
+}
+
+/// Finds what was open before by its identity.
+pub struct FileRestorer<'a> {
+    given: Given<'a>,
+    mounts: MountMap,
+    namespaces: HashMap<u64, Arc<MountNs>>,
+    files: HashMap<u64, Arc<OpenFile>>,
+    pipes: Vec<Arc<Pipe>>,
+    unix: Option<Restored>,
+}
+
+/// An error of a file, for the user.
+fn failed(what: &FileState, error: Errno) -> String {
+    let place = what.open.place.as_ref().map(|place| String::from_utf8_lossy(&place.path).into_owned());
+    let name = place.or_else(|| what.open.link.clone()).unwrap_or_else(|| format!("{:?}", what.kind));
+    format!("open file {name}: {error:?}")
+}
+
+impl<'a> FileRestorer<'a> {
+    /// Makes the files of plain data, but for those of processes. The error is a sentence for the user.
+    pub fn new(given: Given<'a>, saved: &FilesState) -> std::result::Result<FileRestorer<'a>, String> {
+        let (mut mounts, mut namespaces) = (MountMap::default(), HashMap::new());
+        for one in &saved.namespaces {
+            let ns = (given.namespace)(one.container)
+                .ok_or_else(|| format!("the image has a container {}, and there is none", one.container))?;
+            mounts.add(one, &ns)?;
+            namespaces.insert(one.id, ns);
+        }
+        let pipe = |saved| Pipe::restore(given.cx, saved).map_err(|error| format!("pipe: {error:?}"));
+        let pipes = saved.pipes.iter().map(pipe).collect::<std::result::Result<_, _>>()?;
+        let unix = sockets(&given, saved)?;
+        let files = HashMap::new();
+        let mut all = FileRestorer { given, mounts, namespaces, files, pipes, unix: Some(unix) };
+        for one in saved.files.iter().filter(|one| !is_late(one)) {
+            let file = all.open(one).map_err(|error| failed(one, error))?;
+            all.files.insert(one.open.id, file);
+        }
+        Ok(all)
+    }
+
+    /// The open file that had this identity.
+    pub fn file(&self, id: u64) -> Option<Arc<OpenFile>> {
+        self.files.get(&id).cloned()
+    }
+
+    /// The place of plain data. Links are not followed, and nothing is checked: it was reached already.
+    pub fn path(&self, saved: &PlaceState) -> Result<Path> {
+        let mount = self.mounts.get(saved.mount).ok_or(Errno::ENOENT)?;
+        if saved.unlinked {
+            return Err(Errno::ENOENT);
+        }
+        find(self.given.cx, mount, &saved.path)
+    }
+
+    /// Root, working directory and mask of a process.
+    pub fn context(&self, saved: &ContextState) -> Result<Arc<FsContext>> {
+        let ns = self.namespaces.get(&saved.namespace).ok_or(Errno::ENOENT)?.clone();
+        let view = FsView { root: self.path(&saved.root)?, cwd: self.path(&saved.cwd)?, ns };
+        if !view.root.is_dir() || !view.cwd.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(FsContext::with_view(view, saved.umask & 0o777))
+    }
+
+    /// Makes the files that refer to processes, and what files hold of other files: items of epolls, messages of Unix
+    /// sockets, locks.
+    pub fn finish(&mut self, saved: &FilesState, late: &Late<'_>) -> std::result::Result<(), String> {
+        for one in saved.files.iter().filter(|one| is_late(one)) {
+            let file = match &one.kind {
+                Kind::Process(state) => (late.process)(state.process)
+                    .ok_or(Errno::ESRCH)
+                    .and_then(|group| self.anonymous(&one.open, Arc::new(PidFd::restore(*state, group)))),
+                _ => self.open(one),
+            };
+            let file = file.map_err(|error| failed(one, error))?;
+            self.files.insert(one.open.id, file);
+        }
+        for one in &saved.files {
+            let Kind::Epoll(state) = &one.kind else { continue };
+            let Some(file) = self.files.get(&one.open.id) else { continue };
+            let epoll: &Epoll = file.ops.as_any().downcast_ref().ok_or_else(|| failed(one, Errno::EINVAL))?;
+            epoll.restore(self.given.cx, state, |id| self.file(id)).map_err(|error| failed(one, error))?;
+        }
+        for one in &saved.locks {
+            self.lock(one, late).map_err(|error| format!("locks on a file: {error:?}"))?;
+        }
+        let Some(unix) = self.unix.take() else { return Ok(()) };
+        unix.fill(&saved.unix, self.given.pid, |id| self.file(id))
+            .map_err(|error| format!("messages of Unix sockets: {error:?}"))
+    }
+
+    fn lock(&self, one: &InodeLocks, late: &Late<'_>) -> Result<()> {
+        let whole = |range: &records::Range| range.start <= range.end && range.end <= i64::MAX as u64;
+        if !one.locks.records.iter().all(whole) {
+            return Err(Errno::EINVAL);
+        }
+        records::restore(self.given.cx, &one.locks, |owner| match owner {
+            records::Owner::Posix(table) => {
+                Some((records::Owner::Posix((late.table)(table)?), self.file(one.file)?))
+            }
+            records::Owner::File(id) => {
+                let file = self.file(id)?;
+                Some((records::Owner::File(file.id), file))
+            }
+            records::Owner::Outside => None,
+        })
+    }
+
+    fn open(&self, one: &FileState) -> Result<Arc<OpenFile>> {
+        let saved = &one.open;
+        match &one.kind {
+            Kind::Place => self.reopen(saved),
+            Kind::PathOnly => {
+                let path = self.path(saved.place.as_ref().ok_or(Errno::EINVAL)?)?;
+                let inode = path.inode().clone();
+                OpenFile::restore(saved, Some(path), Some(inode), Arc::new(PathOnly))
+            }
+            Kind::Imported(state) => {
+                let new = self.given.imported.get(state.index).ok_or(Errno::EBADF)?;
+                hostfs::restore_imported(state, saved, new)
+            }
+            Kind::Pipe(at, end, attr) => {
+                let pipe = self.pipes.get(*at).ok_or(Errno::EINVAL)?;
+                let (path, inode) = match (attr, &saved.place) {
+                    (Some(attr), _) => (None, pipe.restore_inode(*attr)),
+                    (None, Some(place)) => {
+                        let path = self.path(place)?;
+                        let inode = path.inode().clone();
+                        fifo::attach(&inode, pipe)?;
+                        (Some(path), inode)
+                    }
+                    (None, None) => return Err(Errno::EINVAL),
+                };
+                OpenFile::restore(saved, path, Some(inode), pipe.restore_end(*end))
+            }
+            Kind::Event(state) => self.anonymous(saved, Arc::new(EventFd::from(*state))),
+            Kind::Timer(state) => {
+                self.anonymous(saved, TimerFd::restore(*state, &self.given.cx.resources().timers)?)
+            }
+            Kind::Signals(state) => self.anonymous(saved, Arc::new(SignalFd::from(*state))),
+            Kind::Epoll(_) => {
+                let new = Epoll::create(self.given.cx);
+                OpenFile::restore(saved, None, new.inode.clone(), new.ops.clone())
+            }
+            Kind::Process(_) => Err(Errno::EINVAL),
+            Kind::Unix(attr, net) => {
+                let ops = self.unix.as_ref().and_then(|unix| unix.socket(attr.ino)).ok_or(Errno::ENOENT)?;
+                let net = (self.given.net)(*net).ok_or(Errno::ENOENT)?;
+                SocketFile::restore(&net, ops, *attr, saved)
+            }
+            Kind::Network(attr, net) => {
+                let ops = (self.given.socket)(attr.ino).ok_or(Errno::ENOENT)?;
+                let net = (self.given.net)(*net).ok_or(Errno::ENOENT)?;
+                SocketFile::restore(&net, ops, *attr, saved)
+            }
+        }
+    }
+
+    /// A file on the inode that all anonymous descriptors share.
+    fn anonymous(&self, saved: &OpenFileState, ops: Arc<dyn FileOps>) -> Result<Arc<OpenFile>> {
+        OpenFile::restore(saved, None, Some(self.given.cx.vfs().anonymous_inode()), ops)
+    }
+
+    /// Opens again what is at a place.
+    fn reopen(&self, saved: &OpenFileState) -> Result<Arc<OpenFile>> {
+        let path = self.path(saved.place.as_ref().ok_or(Errno::EINVAL)?)?;
+        let file = now(namei::opening::open_again(self.given.cx, path, saved.flags))?;
+        OpenFile::restore(saved, file.path.clone(), file.inode.clone(), file.ops.clone())
+    }
+}
+
+/// What refers to processes by itself, or by its place in procfs.
+fn is_late(one: &FileState) -> bool {
+    let of_process = |place: &PlaceState| place.path.get(1).is_some_and(u8::is_ascii_digit);
+    match &one.kind {
+        Kind::Process(_) => true,
+        Kind::Place | Kind::PathOnly => {
+            one.open.place.as_ref().is_some_and(|place| of_process(place) && one.in_procfs)
+        }
+        _ => false,
+    }
+}
+
+/// Nothing waits for a restore.
+fn now<T>(outcome: Outcome<T>) -> Result<T> {
+    outcome.map_err(|failure| match failure {
+        caller::Failure::Errno(error) => error,
+        _ => Errno::EAGAIN,
+    })
+}
+
+/// The Unix sockets, without messages.
+fn sockets(given: &Given<'_>, saved: &FilesState) -> std::result::Result<Restored, String> {
+    let inode = |_: (u64, u64)| -> Option<InodeRef> { None };
+    let mut state = saved.unix.clone();
+    for socket in &mut state.sockets {
+        socket.net = (given.net)(socket.net).ok_or("a Unix socket in an unknown network namespace")?.inum;
+    }
+    given.unix.restore(&state, given.pid, inode).map_err(|error| format!("Unix sockets: {error:?}"))
+}

@@ -1,0 +1,348 @@
+//! Open files to plain data.
+
+use super::mounts::{Baseline, NamespaceState};
+use super::state::{ContextState, FileState, FilesState, InodeLocks, Kind};
+use crate::Obstacle;
+use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, major};
+use container::Container;
+use files::{FdTable, FdTableState};
+use hostfs::ImportedFile;
+use ipc::epoll::Epoll;
+use ipc::eventfd::EventFd;
+use ipc::pipe::{Pipe, PipeEnd, PipeState};
+use ipc::signalfd::SignalFd;
+use ipc::timerfd::TimerFd;
+use locks::{leases, records};
+use mounts::FsContext;
+use socket::SocketFile;
+use socket::unix::{UnixFamily, UnixState};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use task::pidfd::PidFd;
+use vfs::file::{PathOnly, PlaceState};
+use vfs::{Caller, OpenFile, Path};
+
+/// Major number of memory devices.
+const MEMORY_DEVICES: u32 = 1;
+
+/// An open file that was found, and what holds it, for messages.
+struct Noted {
+    file: Arc<OpenFile>,
+    holder: String,
+}
+
+/// Collects the open files of a sandbox that stands still.
+pub struct FileSaver<'a> {
+    cx: &'a dyn Caller,
+    unix: &'a UnixFamily,
+    /// Whether the network's part of the image has a socket of another family.
+    network: &'a dyn Fn(&SocketFile) -> bool,
+    namespaces: Vec<NamespaceState>,
+    /// Mounts that a restored container has again.
+    mounts: HashSet<u64>,
+    noted: Vec<Noted>,
+    known: HashSet<u64>,
+    obstacles: Vec<Obstacle>,
+}
+
+impl<'a> FileSaver<'a> {
+    /// Nothing yet. `network` says whether the network's part of the image has a socket that is not a Unix socket.
+    pub fn new(
+        cx: &'a dyn Caller,
+        unix: &'a UnixFamily,
+        network: &'a dyn Fn(&SocketFile) -> bool,
+    ) -> FileSaver<'a> {
+        FileSaver {
+            cx,
+            unix,
+            network,
+            namespaces: Vec::new(),
+            mounts: HashSet::new(),
+            noted: Vec::new(),
+            known: HashSet::new(),
+            obstacles: Vec::new(),
+        }
+    }
+
+    /// Notes the mounts of a container, which began with `baseline`. All containers come before the first file.
+    pub fn container(&mut self, container: &Container, baseline: &Baseline) {
+        let Some(fs) = container.root_fs.lock().clone() else { return };
+        self.namespace(&fs, container.index(), baseline);
+    }
+
+    pub(super) fn namespace(&mut self, fs: &FsContext, container: u32, baseline: &Baseline) {
+        let now = NamespaceState::of(&fs.view().ns, container);
+        self.obstacles.extend(baseline.obstacles(&now));
+        self.mounts.extend(now.mounts.iter().map(|mount| mount.id));
+        self.namespaces.push(now);
+    }
+
+    /// Notes an open file; gives its identity. `holder` says what holds it: `descriptor 5 of process 12 (nginx)`.
+    pub fn note(&mut self, file: &Arc<OpenFile>, holder: &dyn Fn() -> String) -> u64 {
+        if self.known.insert(file.id) {
+            self.noted.push(Noted { file: file.clone(), holder: holder() });
+        }
+        file.id
+    }
+
+    /// The descriptors of a process (`12 (nginx)`) as plain data, all noted.
+    pub fn table(&mut self, table: &FdTable, process: &str) -> FdTableState {
+        for (fd, file, _) in table.entries() {
+            self.note(&file, &|| format!("descriptor {fd} of process {process}"));
+        }
+        table.state()
+    }
+
+    /// A place as plain data, which `holder` has.
+    pub fn place(&mut self, path: &Path, holder: &dyn Fn() -> String) -> PlaceState {
+        let state = PlaceState {
+            mount: path.mount.unique_id(),
+            path: Path::display_in_fs(&path.dentry),
+            unlinked: path.dentry.is_unlinked(),
+        };
+        self.check_place(path, &state, holder);
+        state
+    }
+
+    /// Root, working directory and mask of a process (`12 (nginx)`) as plain data.
+    pub fn context(&mut self, fs: &FsContext, process: &str) -> ContextState {
+        let view = fs.view();
+        if !self.namespaces.iter().any(|known| known.id == view.ns.id) {
+            self.refuse(format!("process {process} has a mount namespace of its own"));
+        }
+        ContextState {
+            root: self.place(&view.root, &|| format!("the root directory of process {process}")),
+            cwd: self.place(&view.cwd, &|| format!("the working directory of process {process}")),
+            umask: fs.umask(),
+            namespace: view.ns.id,
+        }
+    }
+
+    fn refuse(&mut self, what: String) {
+        self.obstacles.push(Obstacle { what });
+    }
+
+    fn check_place(&mut self, path: &Path, state: &PlaceState, holder: &dyn Fn() -> String) {
+        let shown = String::from_utf8_lossy(&path.display_absolute()).into_owned();
+        if !self.mounts.contains(&state.mount) {
+            let fstype = path.mount.fs().kind();
+            self.refuse(format!("{} is {shown} ({fstype}), in a mount that no container has", holder()));
+        } else if state.unlinked {
+            self.refuse(format!("{} is {shown}, which was removed", holder()));
+        } else if !self.leads_back(path, &state.path) {
+            self.refuse(format!("{} is {shown}, and this name leads elsewhere by now", holder()));
+        }
+    }
+
+    /// Whether the path of a place, in a file system that others change, still leads to the same object.
+    fn leads_back(&self, path: &Path, names: &[u8]) -> bool {
+        if !path.mount.fs().revalidate() {
+            return true;
+        }
+        let found = super::find(self.cx, &path.mount, names);
+        let number = |attr: abi::Result<abi::stat::Attr>| attr.ok().map(|attr| (attr.dev, attr.ino));
+        found.is_ok_and(|found| number(found.attr()) == number(path.attr()))
+    }
+
+    /// Follows what the noted files lead to, and says what cannot be saved. To be called when all are noted.
+    pub fn check(mut self) -> Result<CheckedFiles, Vec<Obstacle>> {
+        let mut checked = CheckedFiles::default();
+        let mut at = 0;
+        loop {
+            while let Some(noted) = self.noted.get(at) {
+                let Noted { file, holder } = noted;
+                let (file, holder) = (file.clone(), holder.clone());
+                self.classify(&file, &holder, &mut checked);
+                at += 1;
+            }
+            let saved = self.unix.state(self.noted.iter().map(|noted| &*noted.file));
+            for file in &saved.in_flight {
+                self.note(file, &|| "a descriptor in a message between Unix sockets".into());
+            }
+            if at == self.noted.len() {
+                checked.unix = saved.state;
+                break;
+            }
+        }
+        self.check_bound_sockets(&checked.unix);
+        checked.locks = self.locks();
+        if !self.obstacles.is_empty() {
+            return Err(self.obstacles);
+        }
+        checked.namespaces = self.namespaces;
+        Ok(checked)
+    }
+
+    /// The locks on the noted files, each inode once.
+    fn locks(&mut self) -> Vec<InodeLocks> {
+        let now = self.cx.resources().clock.now();
+        let (mut all, mut seen, mut leased) = (Vec::new(), HashSet::new(), Vec::new());
+        for Noted { file, holder } in &self.noted {
+            let Some(inode) = &file.inode else { continue };
+            if !seen.insert(Arc::as_ptr(inode).cast::<()>() as usize) {
+                continue;
+            }
+            if !leases::state(inode, now).is_empty() {
+                leased.push(format!("{holder}: a file with a lease (F_SETLEASE)"));
+            }
+            let locks = records::state(file);
+            if locks != records::LocksState::default() {
+                all.push(InodeLocks { file: file.id, locks });
+            }
+        }
+        leased.into_iter().for_each(|what| self.refuse(what));
+        all
+    }
+
+    /// A file as plain data, or an obstacle.
+    fn classify(&mut self, file: &Arc<OpenFile>, holder: &str, checked: &mut CheckedFiles) {
+        if file.fasync.lock().is_some() {
+            self.refuse(format!("{holder}: a file that sends signals (O_ASYNC)"));
+        }
+        match self.kind_of(file, holder, checked) {
+            Ok(kind) => {
+                let in_procfs = file.path.as_ref().is_some_and(|path| path.mount.fs().kind() == "proc");
+                checked.files.insert(file.id, FileState { open: file.state(), kind, in_procfs });
+            }
+            Err(what) => self.refuse(format!("{holder}: {what}")),
+        }
+    }
+
+    fn kind_of(
+        &mut self,
+        file: &Arc<OpenFile>,
+        holder: &str,
+        checked: &mut CheckedFiles,
+    ) -> Result<Kind, String> {
+        if let Some(path) = &file.path {
+            let state = file.state().place.unwrap_or_else(|| PlaceState {
+                mount: 0,
+                path: Vec::new(),
+                unlinked: true,
+            });
+            self.check_place(path, &state, &|| holder.to_owned());
+        }
+        let ops = file.ops.as_any();
+        if ops.is::<PathOnly>() {
+            return if file.path.is_some() { Ok(Kind::PathOnly) } else { Err(unknown(file)) };
+        }
+        if let Some(end) = ops.downcast_ref::<PipeEnd>() {
+            let attr = match &file.path {
+                Some(_) => None,
+                None => Some(file.attr().map_err(|_| "a pipe without attributes".to_owned())?),
+            };
+            return Ok(Kind::Pipe(checked.pipe(end.pipe()), end.state(), attr));
+        }
+        if let Some(path) = &file.path {
+            return at_place(file, path);
+        }
+        match ImportedFile::of(file) {
+            Some(ImportedFile::First(state)) => return Ok(Kind::Imported(state)),
+            Some(ImportedFile::Other) => return Err("a stream of a process that exec started".into()),
+            None => {}
+        }
+        if let Some(event) = ops.downcast_ref::<EventFd>() {
+            return Ok(Kind::Event(event.state()));
+        }
+        if let Some(timer) = ops.downcast_ref::<TimerFd>() {
+            return Ok(Kind::Timer(timer.state()));
+        }
+        if let Some(signals) = ops.downcast_ref::<SignalFd>() {
+            return Ok(Kind::Signals(signals.state()));
+        }
+        if let Some(epoll) = ops.downcast_ref::<Epoll>() {
+            return Ok(Kind::Epoll(epoll.state()));
+        }
+        if let Some(process) = ops.downcast_ref::<PidFd>() {
+            let saved = process.saved().ok_or("a descriptor of a process that has gone")?;
+            return Ok(Kind::Process(saved));
+        }
+        if let Some(socket) = ops.downcast_ref::<SocketFile>() {
+            let attr = file.attr().map_err(|_| "a socket without attributes".to_owned())?;
+            let net = socket.net.inum;
+            if socket.ops.domain() == libc::AF_UNIX {
+                return Ok(Kind::Unix(attr, net));
+            }
+            let state = Kind::Network(attr, net);
+            return if (self.network)(socket) { Ok(state) } else { Err(unknown(file)) };
+        }
+        Err(unknown(file))
+    }
+
+    /// A Unix socket can be found again by the file that it is bound to only if a path leads there.
+    fn check_bound_sockets(&mut self, unix: &UnixState) {
+        for socket in &unix.sockets {
+            if socket.outside {
+                self.refuse("a Unix socket is connected to a program outside the sandbox".into());
+            }
+            if let (Some(_), Some(addr)) = (socket.place, &socket.addr) {
+                self.refuse(format!("a Unix socket is bound to {addr:?}"));
+            }
+        }
+    }
+}
+
+/// What an open file without a plain form is, in words.
+fn unknown(file: &OpenFile) -> String {
+    match file.ops.link_name() {
+        Some(name) => format!("{name}, which cannot be saved"),
+        None => "a file that cannot be saved".into(),
+    }
+}
+
+/// A file that is opened again where it is.
+fn at_place(file: &OpenFile, path: &Path) -> Result<Kind, String> {
+    let shown = || String::from_utf8_lossy(&path.display_absolute()).into_owned();
+    let fstype = path.mount.fs().kind();
+    match path.kind() {
+        S_IFREG | S_IFDIR if matches!(fstype, "nsfs" | "fuse" | "erofs") => {
+            Err(format!("{} of {fstype}, which cannot be saved", shown()))
+        }
+        S_IFREG if fstype == "mqueue" => Err(format!("the message queue {}", shown())),
+        S_IFREG | S_IFDIR => Ok(Kind::Place),
+        S_IFCHR => {
+            let rdev = file.inode.as_ref().and_then(|inode| inode.attr().ok()).map_or(0, |attr| attr.rdev);
+            if major(rdev) == MEMORY_DEVICES {
+                Ok(Kind::Place)
+            } else {
+                Err(format!("the device {}", shown()))
+            }
+        }
+        S_IFIFO => Err(format!("the FIFO {}, which is open outside", shown())),
+        S_IFLNK => Err(format!("the link {}", shown())),
+        _ => Err(format!("{}, which cannot be saved", shown())),
+    }
+}
+
+/// Files of which all can be saved.
+#[derive(Default)]
+pub struct CheckedFiles {
+    namespaces: Vec<NamespaceState>,
+    files: BTreeMap<u64, FileState>,
+    pipes: Vec<PipeState>,
+    /// Places in `pipes` by address.
+    places: HashMap<usize, usize>,
+    locks: Vec<InodeLocks>,
+    unix: UnixState,
+}
+
+impl CheckedFiles {
+    fn pipe(&mut self, pipe: &Arc<Pipe>) -> usize {
+        let pipes = &mut self.pipes;
+        *self.places.entry(Arc::as_ptr(pipe) as usize).or_insert_with(|| {
+            pipes.push(pipe.state());
+            pipes.len() - 1
+        })
+    }
+
+    /// As plain data.
+    pub fn finish(self) -> FilesState {
+        FilesState {
+            namespaces: self.namespaces,
+            files: self.files.into_values().collect(),
+            pipes: self.pipes,
+            locks: self.locks,
+            unix: self.unix,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Open files as plain data.
+
+use super::mounts::NamespaceState;
+use abi::stat::Attr;
+use hostfs::ImportedState;
+use ipc::epoll::EpollState;
+use ipc::eventfd::EventFdState;
+use ipc::pipe::{EndState, PipeState};
+use ipc::signalfd::SignalFdState;
+use ipc::timerfd::TimerFdState;
+use locks::records::LocksState;
+use serde::{Deserialize, Serialize};
+use socket::unix::UnixState;
+use task::pidfd::PidFdState;
+use vfs::file::{OpenFileState, PlaceState};
+
+/// What an open file is, besides what all open files have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Kind {
+    /// What is at its place, opened again: a regular file, a directory, a device, a file of procfs and its like.
+    Place,
+    /// Opened with O_PATH.
+    PathOnly,
+    /// A descriptor that the first process started with.
+    Imported(ImportedState),
+    /// An end of a pipe, by its place in [`FilesState::pipes`]; the inode's attributes for one without a name.
+    Pipe(usize, EndState, Option<Attr>),
+    /// eventfd(2).
+    Event(EventFdState),
+    /// timerfd_create(2).
+    Timer(TimerFdState),
+    /// signalfd(2).
+    Signals(SignalFdState),
+    /// epoll_create(2).
+    Epoll(EpollState),
+    /// pidfd_open(2).
+    Process(PidFdState),
+    /// A Unix socket, by the attributes of its inode, and the inode number of its network namespace.
+    Unix(Attr, u64),
+    /// The same for a socket of another family, which the network's part of the image has.
+    Network(Attr, u64),
+}
+
+/// An open file as plain data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileState {
+    /// What all open files have.
+    pub open: OpenFileState,
+    /// What this one is.
+    pub kind: Kind,
+    /// It is in procfs, where the directories of processes come when processes are there.
+    #[serde(default)]
+    pub in_procfs: bool,
+}
+
+/// The locks on an inode as plain data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InodeLocks {
+    /// An open file of the inode ([`OpenFileState::id`]).
+    pub file: u64,
+    /// Record locks and flock(2) locks.
+    pub locks: LocksState,
+}
+
+/// Everything that open files are, as plain data.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FilesState {
+    /// The mounts of each container.
+    pub namespaces: Vec<NamespaceState>,
+    /// The open files, in the order of their identities.
+    pub files: Vec<FileState>,
+    /// Pipes and FIFOs.
+    pub pipes: Vec<PipeState>,
+    /// Locks on the files.
+    #[serde(default)]
+    pub locks: Vec<InodeLocks>,
+    /// Unix sockets with their messages.
+    pub unix: UnixState,
+}
+
+/// What a process sees of the tree of files, as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextState {
+    /// Its root directory.
+    pub root: PlaceState,
+    /// Its working directory.
+    pub cwd: PlaceState,
+    /// Its mask for new files.
+    pub umask: u32,
+    /// Its mount namespace ([`NamespaceState::id`]).
+    pub namespace: u64,
+}

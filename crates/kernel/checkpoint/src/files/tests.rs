@@ -1,0 +1,212 @@
+//! Each kind of file is saved, goes through CBOR, and is restored in a second kernel.
+
+use super::*;
+use crate::Obstacle;
+use ::mounts::{FsContext, MountNs};
+use ipc::epoll::{Epoll, Event};
+use ipc::eventfd::EventFd;
+use ipc::pipe::Pipe;
+use ipc::signalfd::SignalFd;
+use ipc::timerfd::TimerFd;
+use locks::records;
+use namei::{Lookup, OpenHow, Start};
+use socket::unix::UnixFamily;
+use tmpfs::{MemFiles, Options, TmpFs};
+use vfs::testing::TestCaller;
+use vfs::{MountFlags, OpenFile};
+
+/// A kernel with a root in memory.
+struct World {
+    cx: TestCaller,
+    fs: Arc<FsContext>,
+    unix: UnixFamily,
+    baseline: Baseline,
+}
+
+impl World {
+    fn new() -> World {
+        let cx = TestCaller::root();
+        let root = TmpFs::new(&MemFiles::new(None), Options::default());
+        let ns = MountNs::new(&cx.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
+        let baseline = Baseline::of(&ns);
+        World { cx, fs: FsContext::new(ns), unix: UnixFamily::new(1 << 20), baseline }
+    }
+
+    fn open(&self, path: &[u8], flags: i32) -> Arc<OpenFile> {
+        let how = OpenHow::new(flags, if flags & libc::O_CREAT == 0 { 0 } else { 0o644 }, 0).expect("valid");
+        namei::open::open_at(&self.cx, &self.fs.view(), &Start::Cwd, path, &how).expect("opened")
+    }
+
+    fn path(&self, path: &[u8]) -> Path {
+        namei::walk::lookup(&self.cx, &self.fs.view(), &Start::Cwd, path, Lookup::empty()).expect("there")
+    }
+
+    fn save(&self, files: &[&Arc<OpenFile>]) -> std::result::Result<FilesState, Vec<Obstacle>> {
+        let network = |_: &socket::SocketFile| false;
+        let mut saver = FileSaver::new(&self.cx, &self.unix, &network);
+        saver.namespace(&self.fs, 0, &self.baseline);
+        for (fd, file) in files.iter().enumerate() {
+            saver.note(file, &|| format!("descriptor {fd} of process 1 (test)"));
+        }
+        Ok(saver.check()?.finish())
+    }
+
+    fn restore<'a>(
+        &'a self,
+        saved: &FilesState,
+        ns: &'a dyn Fn(u32) -> Option<Arc<MountNs>>,
+    ) -> FileRestorer<'a> {
+        let given = Given {
+            cx: &self.cx,
+            unix: &self.unix,
+            namespace: ns,
+            imported: &[],
+            net: &|_| None,
+            socket: &|_| None,
+            pid: &|_| None,
+        };
+        let mut all = FileRestorer::new(given, saved).expect("restored");
+        all.finish(saved, &Late { process: &|_| None, table: &|id| Some(id + 1000) }).expect("finished");
+        all
+    }
+}
+
+/// Through the encoding of an image.
+fn encoded<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes).expect("encoded");
+    ciborium::from_reader(&*bytes).expect("decoded")
+}
+
+/// Saves files of one kernel and gives those of another.
+fn moved(from: &World, to: &World, files: &[&Arc<OpenFile>]) -> Vec<Arc<OpenFile>> {
+    let saved = from.save(files).expect("no obstacle");
+    let decoded = encoded(&saved);
+    assert_eq!(decoded, saved);
+    let ns = |_| Some(to.fs.view().ns.clone());
+    let all = to.restore(&decoded, &ns);
+    files.iter().map(|file| all.file(file.id).expect("restored")).collect()
+}
+
+fn read(world: &World, file: &Arc<OpenFile>) -> abi::Result<Vec<u8>> {
+    let mut buf = [0; 100];
+    let pos = *file.pos.lock();
+    let n = file.ops.read(&world.cx, file, &mut buf, pos)?;
+    Ok(buf[..n].to_vec())
+}
+
+fn write(world: &World, file: &Arc<OpenFile>, bytes: &[u8]) {
+    assert_eq!(file.ops.write(&world.cx, file, bytes, 0), Ok(bytes.len()));
+}
+
+#[test]
+fn pipes_keep_content_and_ends() {
+    let (one, two) = (World::new(), World::new());
+    let (r, w) = Pipe::pair(&one.cx, libc::O_NONBLOCK).expect("made");
+    write(&one, &w, b"before");
+    let files = moved(&one, &two, &[&r, &w]);
+    let [r, w] = &files[..] else { panic!("two files") };
+    assert_eq!((read(&two, r), r.nonblocking()), (Ok(b"before".to_vec()), true));
+    assert_eq!(read(&two, r), Err(Errno::EAGAIN));
+    write(&two, w, b"after");
+    assert_eq!(read(&two, r), Ok(b"after".to_vec()));
+    // The last writer goes: the end.
+    let r = r.clone();
+    drop(files);
+    assert_eq!(read(&two, &r), Ok(Vec::new()));
+}
+
+#[test]
+fn descriptors_of_events_keep_their_state() {
+    let (one, two) = (World::new(), World::new());
+    let event = EventFd::create(&one.cx, 3, libc::EFD_SEMAPHORE | libc::EFD_NONBLOCK).expect("made");
+    let timer = TimerFd::create(&one.cx, libc::CLOCK_MONOTONIC, 0).expect("made");
+    let signals = SignalFd::create(&one.cx, abi::SigSet(5), 0).expect("made");
+    let files = moved(&one, &two, &[&event, &timer, &signals]);
+    assert_eq!(read(&two, &files[0]), Ok(1_u64.to_ne_bytes().to_vec()));
+    let event: &EventFd = files[0].ops.as_any().downcast_ref().expect("an eventfd");
+    assert_eq!((event.state().count, files[0].nonblocking()), (2, true));
+    assert_eq!(TimerFd::of(&files[1]).map(|timer| timer.state().schedule.next), Ok(None));
+    assert_eq!(SignalFd::of(&files[2]).map(|signals| signals.state().mask.0), Ok(5));
+}
+
+#[test]
+fn an_epoll_watches_the_restored_files() {
+    let (one, two) = (World::new(), World::new());
+    let epoll = Epoll::create(&one.cx);
+    let event = EventFd::create(&one.cx, 0, 0).expect("made");
+    let wanted = Event { events: libc::EPOLLIN as u32, data: 7 };
+    Epoll::of(&epoll).expect("an epoll").add(&one.cx, 5, &event, wanted).expect("added");
+    let files = moved(&one, &two, &[&epoll, &event]);
+    let restored = Epoll::of(&files[0]).expect("an epoll");
+    let items = restored.state().items;
+    assert_eq!((items.len(), items[0].file, items[0].fd, items[0].event.data), (1, files[1].id, 5, 7));
+    write(&two, &files[1], &1_u64.to_ne_bytes());
+    assert!(files[0].ops.poll(&two.cx, &files[0]).intersects(wait::Events::IN));
+}
+
+#[test]
+fn files_are_opened_again_where_they_are() {
+    let (one, two) = (World::new(), World::new());
+    let made = one.open(b"/data", libc::O_CREAT | libc::O_RDWR | libc::O_APPEND);
+    *made.pos.lock() = 4;
+    let there = two.open(b"/data", libc::O_CREAT | libc::O_RDWR);
+    write(&two, &there, b"12345678");
+    let root = one.open(b"/", libc::O_RDONLY | libc::O_DIRECTORY);
+    let path = one.open(b"/data", libc::O_PATH);
+    let files = moved(&one, &two, &[&made, &root, &path]);
+    assert_eq!((read(&two, &files[0]), files[0].flags()), (Ok(b"5678".to_vec()), made.flags()));
+    assert!(files[1].path.as_ref().is_some_and(|path| *path == two.path(b"/")));
+    assert!(files[2].path_only());
+}
+
+#[test]
+fn locks_stay_with_their_owners() {
+    let (one, two) = (World::new(), World::new());
+    let made = one.open(b"/data", libc::O_CREAT | libc::O_RDWR);
+    two.open(b"/data", libc::O_CREAT | libc::O_RDWR);
+    let lock = Some(records::Kind::Exclusive);
+    records::set(&one.cx, &made, records::Owner::Posix(5), lock, 10, 19, false).expect("free");
+    records::flock(&one.cx, &made, lock, false).expect("free");
+    let files = moved(&one, &two, &[&made]);
+    let other = two.open(b"/data", libc::O_RDWR);
+    assert_eq!(records::flock(&two.cx, &other, lock, false), Err(caller::Failure::Errno(Errno::EAGAIN)));
+    let mine = records::Owner::Posix(1005);
+    assert_eq!(records::test(&other, mine, records::Kind::Exclusive, 0, 100), Ok(None));
+    let found = records::test(&other, records::Owner::Posix(5), records::Kind::Exclusive, 0, 100);
+    assert_eq!(found.map(|range| range.map(|range| (range.start, range.end))), Ok(Some((10, 19))));
+    drop(files);
+    assert_eq!(records::flock(&two.cx, &other, lock, false), Ok(()));
+}
+
+#[test]
+fn what_cannot_be_saved_is_named() {
+    let one = World::new();
+    let watch = ipc::inotify::Inotify::open(&one.cx, 0).expect("made");
+    let (r, _w) = Pipe::pair(&one.cx, 0).expect("made");
+    let found = one.save(&[&r, &watch]).expect_err("an obstacle");
+    let words = ["descriptor 1 of process 1 (test): anon_inode:inotify, which cannot be saved"];
+    assert_eq!(found.iter().map(|one| &*one.what).collect::<Vec<_>>(), words);
+}
+
+#[test]
+fn mounts_of_programs_are_named() {
+    let one = World::new();
+    let dir = one.path(b"/");
+    namei::dir::create_in(&one.cx, &dir, b"mnt", &vfs::NewNode::Directory, 0o755).expect("made");
+    let fs = TmpFs::new(&MemFiles::new(None), Options::default());
+    let ns = one.fs.view().ns.clone();
+    ns.mount(&one.path(b"/mnt"), vfs::SuperBlock::new(fs), MountFlags::empty(), b"mine").expect("mounted");
+    let found = one.save(&[]).expect_err("an obstacle");
+    assert_eq!(found[0].what, "the mount of tmpfs at /mnt was made by a program");
+}
+
+#[test]
+fn paths_out_of_an_image_stay_below_the_mount() {
+    let one = World::new();
+    let mount = one.path(b"/").mount;
+    for bad in [&b"/.."[..], b"/.", &[b'a'; 300], b"a\0b"] {
+        assert_eq!(find(&one.cx, &mount, bad).map(drop), Err(Errno::EINVAL));
+    }
+    assert_eq!(find(&one.cx, &mount, b"/none").map(drop), Err(Errno::ENOENT));
+}
