@@ -1,5 +1,6 @@
 //! The command line's grammar. Names follow runsc; global flags come before the subcommand.
 
+use crate::commands::checkpoint::{Checkpoint, CloneArgs, Restore};
 use crate::commands::create::Create;
 use crate::commands::debug::Debug;
 use crate::commands::delete::Delete;
@@ -246,7 +247,7 @@ pub(crate) enum HostFifo {
 impl Command {
     /// Whether it makes a sandbox, or a container in one.
     pub(crate) fn makes_sandboxes(&self) -> bool {
-        matches!(self, Self::Do(_) | Self::Create(_) | Self::Run(_))
+        matches!(self, Self::Do(_) | Self::Create(_) | Self::Run(_) | Self::Restore(_) | Self::Clone(_))
     }
 }
 
@@ -328,12 +329,21 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ringfence events --stats box\n  ringfence events --interval 10s box"
     )]
     Events(Events),
-    /// Not there yet: fails
-    #[command(hide = true, disable_help_flag = true)]
-    Checkpoint(Absent),
-    /// Not there yet: fails
-    #[command(hide = true, disable_help_flag = true)]
-    Restore(Absent),
+    /// Save a running container to an image
+    #[command(
+        after_help = "Examples:\n  ringfence checkpoint --image-path /tmp/image box\n  ringfence checkpoint --image-path /tmp/image --leave-running box"
+    )]
+    Checkpoint(Checkpoint),
+    /// Make a container from an image, and let it go on
+    #[command(
+        after_help = "Examples:\n  ringfence restore --image-path /tmp/image --bundle /tmp/bundle --detach box"
+    )]
+    Restore(Restore),
+    /// Make further containers in the state of a running one, which goes on
+    #[command(
+        after_help = "Examples:\n  ringfence clone box twin\n  ringfence clone --count 3 box try    # try-1, try-2, try-3"
+    )]
+    Clone(CloneArgs),
     /// Forward connections on the host to a port of a container
     #[command(
         after_help = "Examples:\n  ringfence port-forward box 8080:80\n  ringfence port-forward box 0:80    # any free port of 127.0.0.1"
@@ -391,13 +401,6 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write manual pages, one for each command
     Man(Man),
-}
-
-/// A command line that is refused whatever it says.
-#[derive(Debug, Args)]
-pub(crate) struct Absent {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
 }
 
 /// Parses the process's arguments; an error has been shown and gives the exit status.

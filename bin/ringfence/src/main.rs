@@ -59,6 +59,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Do(args) => return commands::do_::run(settings, args),
         Command::Run(args) => return commands::run::run(settings, args),
         Command::Exec(args) => return commands::exec::exec(settings, args),
+        Command::Restore(args) => return commands::checkpoint::restore(settings, args),
         Command::Create(args) => commands::create::create(settings, args),
         Command::Start(args) => commands::start::start(settings, args),
         Command::Spec(args) => commands::spec::spec(args),
@@ -92,8 +93,8 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Version => commands::about::version(&grammar()),
         Command::Completions(args) => commands::shell::completions(args, grammar()),
         Command::Man(args) => commands::shell::man(args, grammar()),
-        Command::Checkpoint(_) => Err("checkpoint is not supported yet".into()),
-        Command::Restore(_) => Err("restore is not supported yet".into()),
+        Command::Checkpoint(args) => commands::checkpoint::checkpoint(settings, args),
+        Command::Clone(args) => commands::checkpoint::clone(settings, args),
     }?;
     Ok(0)
 }

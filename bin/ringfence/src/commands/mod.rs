@@ -1,6 +1,7 @@
 //! One module per subcommand: its grammar, and how it maps to the crate `lifecycle`.
 
 pub(crate) mod about;
+pub(crate) mod checkpoint;
 pub(crate) mod create;
 pub(crate) mod debug;
 pub(crate) mod delete;

@@ -23,5 +23,7 @@ pub use process::{
     CapabilitySets, ProcessInfo, ProcessSpec, Refusal, RlimitSpec, SchedulerSpec, SeccompFilter, Target,
     WindowSize,
 };
-pub use sandbox::{DeviceKind, DeviceRule, DeviceSpec, PlatformName, RootSpec, SandboxSpec, TraceSpec};
+pub use sandbox::{
+    DeviceKind, DeviceRule, DeviceSpec, ImageSpec, PlatformName, RootSpec, SandboxSpec, TraceSpec,
+};
 pub use start_error::{StartError, StartErrorKind};

@@ -88,6 +88,18 @@ pub struct SandboxSpec {
     /// Trace sessions that begin before the first process.
     #[serde(default)]
     pub trace: Vec<TraceSpec>,
+    /// The image of a checkpoint, whose processes take the place of the first process.
+    #[serde(default)]
+    pub image: Option<ImageSpec>,
+}
+
+/// The image of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageSpec {
+    /// The file of metadata, open for reading.
+    pub metadata: FdIndex,
+    /// The file of pages, open for reading.
+    pub pages: FdIndex,
 }
 
 /// A trace session that begins with the sandbox.

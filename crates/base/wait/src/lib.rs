@@ -248,6 +248,7 @@ pub struct Waiter {
     interrupted: AtomicBool,
     asleep: AtomicBool,
     sleeps: AtomicU64,
+    interrupted_deadline: Mutex<Option<Instant>>,
 }
 
 impl Waiter {
@@ -273,6 +274,11 @@ impl Waiter {
     /// Reads the interrupt flag.
     pub fn interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// The deadline of the sleep that was interrupted last.
+    pub fn interrupted_deadline(&self) -> Option<Instant> {
+        *self.interrupted_deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often the thread has slept here.
@@ -310,6 +316,7 @@ impl Waiter {
                 break Ok(());
             }
             if interruptible && self.interrupted() {
+                *self.interrupted_deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
                 break Err(Stop::Interrupted);
             }
             self.asleep.store(true, Ordering::Relaxed);

@@ -55,8 +55,8 @@ impl Resources {
         quotas: Arc<Quotas>,
         user_ns: Arc<UserNamespace>,
         device_numbers: Arc<DeviceNumbers>,
+        clock: Clock,
     ) -> Arc<Resources> {
-        let clock = Clock::default();
         Arc::new(Resources {
             user_ns,
             quotas,

@@ -71,6 +71,11 @@ impl Keys {
         Arc::new(Keys { store: Mutex::new(store), clock })
     }
 
+    /// How many keys there are.
+    pub fn count(&self) -> usize {
+        self.store.lock().keys.len()
+    }
+
     /// A value of /proc/sys/kernel/keys.
     pub fn setting(&self, which: Setting) -> u32 {
         self.store.lock().setting(which)

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::OpenFile;
 
 /// Bytes that are read at once.
 const PIECE: u64 = 1 << 20;
@@ -26,10 +25,9 @@ pub trait Presence {
 }
 
 /// Saves the address spaces of a kernel.
-pub struct Saver<'a> {
+pub struct Saver {
     limits: Limits,
-    pages: &'a dyn PageSink,
-    file: &'a mut dyn FnMut(&Arc<OpenFile>) -> u64,
+    pages: Arc<dyn PageSink>,
     shared: BTreeMap<u64, Shared>,
 }
 
@@ -42,14 +40,10 @@ struct Shared {
     pages: Vec<Extent>,
 }
 
-impl<'a> Saver<'a> {
-    /// Puts pages to `pages`, and asks `file` for the numbers of mapped files.
-    pub fn new(
-        limits: Limits,
-        pages: &'a dyn PageSink,
-        file: &'a mut dyn FnMut(&Arc<OpenFile>) -> u64,
-    ) -> Saver<'a> {
-        Saver { limits, pages, file, shared: BTreeMap::new() }
+impl Saver {
+    /// Puts pages to `pages`. Mapped files are named by [`vfs::OpenFile::id`].
+    pub fn new(limits: Limits, pages: Arc<dyn PageSink>) -> Saver {
+        Saver { limits, pages, shared: BTreeMap::new() }
     }
 
     /// The memory that address spaces share without a file, when all are saved.
@@ -110,7 +104,7 @@ impl Mm {
             (MemoryState::of_map(&m, &saver.limits), areas)
         };
         for (v, area) in areas.iter().zip(&mut state.areas) {
-            area.file = v.file.as_deref().map(|f| (saver.file)(f));
+            area.file = v.file.as_deref().map(|f| f.id);
         }
         state.id = id;
         state.user_ns = self.user_ns.inum();
@@ -119,7 +113,7 @@ impl Mm {
         state.huge_pages_off = self.huge_pages_off.load(Ordering::Relaxed);
         let image = self.image();
         state.image = ImageState {
-            exe: image.exe.as_ref().map(|f| (saver.file)(f)),
+            exe: image.exe.as_ref().map(|f| f.id),
             exe_place: image.exe_place.map(|p| p.to_vec()),
             code: image.code,
             data: image.data,
@@ -157,7 +151,7 @@ impl Mm {
                 let shared = saver.shared.entry(number).or_default();
                 let base = v.start.wrapping_sub(v.offset);
                 for (a, b) in shared.take(v.offset, v.offset + v.len()) {
-                    let mut runs = Runs::new(saver.pages);
+                    let mut runs = Runs::new(&*saver.pages);
                     let range = (base.wrapping_add(a), base.wrapping_add(b));
                     // Behind the memory's end there is no page.
                     self.save(&mut runs, &mut buf, range, v.offset.wrapping_sub(v.start), true)
@@ -167,7 +161,7 @@ impl Mm {
             } else if !v.shared {
                 let parts = self.parts(v, own.as_deref_mut()).map_err(|e| failed(v, &e))?;
                 let mut runs =
-                    if v.file.is_some() { Runs::exact(saver.pages) } else { Runs::new(saver.pages) };
+                    if v.file.is_some() { Runs::exact(&*saver.pages) } else { Runs::new(&*saver.pages) };
                 for part in parts {
                     self.save(&mut runs, &mut buf, part, 0, v.file.is_some()).map_err(|e| failed(v, &e))?;
                 }

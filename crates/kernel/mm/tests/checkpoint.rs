@@ -81,19 +81,14 @@ struct Image {
 
 fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process]) -> Image {
     let fd = Arc::new(hostsys::memfd::create(c"pages", 0, false).unwrap());
-    let pages = PageFile::create(fd.clone());
+    let pages = Arc::new(PageFile::create(fd.clone()));
     let mut files: Vec<Arc<OpenFile>> = Vec::new();
-    let mut number = |f: &Arc<OpenFile>| match files.iter().position(|known| Arc::ptr_eq(known, f)) {
-        Some(at) => at as u64,
-        None => {
-            files.push(f.clone());
-            files.len() as u64 - 1
-        }
-    };
-    let mut saver = Saver::new(platform.limits(), &pages, &mut number);
+    let mut saver = Saver::new(platform.limits(), pages.clone());
     let mut spaces = Vec::new();
     for (i, p) in processes.iter_mut().enumerate() {
         assert!(p.mm.obstacles().is_empty());
+        p.mm.with_map(|m| files.extend(m.iter().filter_map(|area| area.file.as_deref().cloned())));
+        files.extend(p.mm.image().exe);
         spaces.push(p.mm.state(i as u64, p.ctx.as_mut(), None, &mut saver).unwrap());
     }
     let shared = saver.shared();
@@ -106,7 +101,7 @@ fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process]) -> Image {
 
 fn restore(platform: &Arc<dyn Platform>, image: &Image) -> Vec<Process> {
     let all = Arc::new(AddressSpaces::default());
-    let file = |id: u64| image.files.get(id as usize).cloned();
+    let file = |id: u64| image.files.iter().find(|f| f.id == id).cloned();
     let restorer = Restorer::new(&all, platform.limits(), &image.pages, &file, &image.shared).unwrap();
     let each = image.spaces.iter().map(|saved| {
         let mut ctx = platform.new_space().unwrap();

@@ -56,6 +56,11 @@ impl Mqueues {
         self.ended.store(true, Ordering::Relaxed);
     }
 
+    /// How many queues there are.
+    pub fn count(&self) -> usize {
+        self.dir.lock().queues.len()
+    }
+
     /// No queues, in a file system with this device number.
     pub fn new(dev: u64) -> Arc<Mqueues> {
         Mqueues::sharing(dev, (0, 0), Arc::default())

@@ -166,6 +166,8 @@ fn process() -> Current {
         }),
         memory: tmpfs::MemFiles::new(None),
         figures: task::HostFigures::default(),
+        clock: ktime::Clock::default(),
+        boot: ktime::Ktime::ZERO,
     });
     let pid = kernel.first.pids().alloc().unwrap();
     let group = ThreadGroup::new(

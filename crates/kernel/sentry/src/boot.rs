@@ -4,6 +4,7 @@ use crate::control::Control;
 use crate::errors::other;
 use crate::fds::{Fds, control_group};
 use crate::host_side::HostSide;
+use crate::image::Image;
 use crate::pod::Pod;
 use crate::running::OnReady;
 use crate::{links, tracing, wire};
@@ -38,7 +39,9 @@ pub fn run(
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
-    let kernel = wire::kernel(&spec, host, limits, network.gofer)?;
+    let image = Image::open(&spec, &mut fds)?;
+    let clock = image.as_ref().map_or_else(Default::default, |image| image.state.kernel.clock());
+    let kernel = wire::kernel(&spec, host, limits, network.gofer, clock)?;
     capture(&kernel, &spec, &mut fds)?;
     let coverage = spec.coverage.map(|fd| fds.take(fd)).transpose()?;
     let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher);
@@ -47,7 +50,7 @@ pub fn run(
         let its = traced.fds.iter().map(|index| fds.take(*index)).collect::<Result<_, _>>()?;
         tracing::create(&kernel, traced.session, its, false)?;
     }
-    let control = Control::build(&kernel, kernel.first.clone(), &spec, fds, pod)?;
+    let control = Control::build(&kernel, kernel.first.clone(), &spec, fds, pod, image)?;
     let console = control.console.clone();
     on_ready(control.clone());
     let status = kernel.wait_finished();

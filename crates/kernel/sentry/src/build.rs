@@ -3,23 +3,27 @@
 use crate::console::Console;
 use crate::errors::{other, text};
 use crate::fds::{Fds, control_group};
+use crate::image::Image;
 use crate::mounts;
 use crate::pod::Pod;
 use crate::process::{enter_cwd, exec_first, install, new_process};
 use crate::write_back::WriteBack;
 use ::mounts::{FsView, View};
+use checkpoint::files::Baseline;
 use container::Container;
 use files::FdTable;
 use hostfs::Importer;
 use spec::{SandboxSpec, StartError};
 use std::sync::Arc;
 use task::{Current, Kernel, Stage};
-use vfs::FileLayer;
+use vfs::{FileLayer, OpenFile};
 
 /// A container that was built.
 pub(crate) struct Built {
-    /// The first process, which waits to be started.
-    pub(crate) first: Current,
+    /// The threads, which wait to be started: that of the first process, and others if they come from a checkpoint.
+    pub(crate) threads: Vec<Current>,
+    /// The mounts that it begins with.
+    pub(crate) baseline: Baseline,
     /// Its terminal.
     pub(crate) console: Option<Arc<Console>>,
     /// Root and mounts as the container begins.
@@ -35,6 +39,7 @@ pub(crate) fn container(
     spec: &SandboxSpec,
     mut fds: Fds,
     pod: &Pod,
+    image: Option<&Image>,
 ) -> Result<Built, StartError> {
     if !pod.takes_sockets(spec.socket_gofer.is_some()) {
         return Err(other("--host-uds=open: give it for the first container of the sandbox as well".into()));
@@ -60,6 +65,14 @@ pub(crate) fn container(
         container.set_limits(shown);
     }
     let view = fs.view();
+    let baseline = Baseline::of(&view.ns);
+    if let Some(image) = image {
+        let imported = imported(spec, &mut fds, &mut Importer::first(&pod.host_files))?;
+        let threads = image.restore(kernel, view.ns.clone(), &imported)?;
+        pod.insert(&spec.id, container);
+        let view = View::into_inner(view);
+        return Ok(Built { threads, baseline, console: None, view, write_back });
+    }
     let mut c = new_process(
         kernel,
         container,
@@ -75,13 +88,35 @@ pub(crate) fn container(
             }
             container.set_first(c.task.tgid());
             pod.insert(&spec.id, container);
-            Ok(Built { first: c, console, view: View::into_inner(view), write_back })
+            let view = View::into_inner(view);
+            Ok(Built { threads: vec![c], baseline, console, view, write_back })
         }
         Err(error) => {
             task::end(c, Stage::Entered);
             Err(error)
         }
     }
+}
+
+/// The descriptors of a specification as open files: standard streams, then the others.
+fn imported(
+    spec: &SandboxSpec,
+    fds: &mut Fds,
+    importer: &mut Importer,
+) -> Result<Vec<Arc<OpenFile>>, StartError> {
+    let (p, mut all) = (&spec.process, Vec::new());
+    if spec.console.is_some() {
+        return Err(other("a container with a terminal cannot be restored yet".into()));
+    }
+    for (n, i) in spec.stdio.iter().enumerate() {
+        let file = importer.import(fds.share(*i)?, p.uid, p.gid);
+        all.push(file.map_err(|e| other(format!("standard stream {n}: {e}")))?);
+    }
+    for (n, i) in spec.preserved.iter().enumerate() {
+        let file = importer.import(fds.take(*i)?, p.uid, p.gid);
+        all.push(file.map_err(|e| other(format!("preserved descriptor {}: {e}", n + 3)))?);
+    }
+    Ok(all)
 }
 
 /// Gives the first process its descriptors, its place and its program.

@@ -4,6 +4,7 @@ use crate::build::{self, Built};
 use crate::console::Console;
 use crate::errors::other;
 use crate::fds::Fds;
+use crate::image::Image;
 use crate::pod::Pod;
 use crate::process::{enter_cwd, exec_first, install, new_process};
 use crate::running::{Executed, Running, Stdio};
@@ -11,6 +12,7 @@ use crate::settings::{offsets, uts};
 use crate::tracing;
 use crate::write_back::RootChanges;
 use abi::{SigInfo, Signal};
+use checkpoint::files::Baseline;
 use container::Container;
 use files::FdTable;
 use lock_order::Mutex;
@@ -37,8 +39,10 @@ pub(crate) struct Control {
     pub container: Arc<Container>,
     pub pod: Arc<Pod>,
     pub console: Option<Arc<Console>>,
-    /// The first process until it is started.
-    pub first: Mutex<Option<Current>>,
+    /// The first process, and other threads of a checkpoint, until they are started.
+    pub first: Mutex<Option<Vec<Current>>>,
+    /// The mounts that the container began with.
+    pub baseline: Baseline,
     pub signals_end_init: bool,
     /// What its first process is.
     pub process: ProcessSpec,
@@ -54,16 +58,18 @@ impl Control {
         spec: &SandboxSpec,
         fds: Fds,
         pod: Arc<Pod>,
+        image: Option<Image>,
     ) -> Result<Arc<Control>, StartError> {
-        let Built { first, console, view, write_back } =
-            build::container(kernel, &container, spec, fds, &pod)?;
+        let Built { threads, baseline, console, view, write_back } =
+            build::container(kernel, &container, spec, fds, &pod, image.as_ref())?;
         let changes = RootChanges { kernel: kernel.clone(), container: container.clone(), view, write_back };
         Ok(Arc::new(Control {
             kernel: kernel.clone(),
             container,
             pod,
             console,
-            first: Mutex::new(Some(first)),
+            first: Mutex::new(Some(threads)),
+            baseline,
             signals_end_init: spec.signals_end_init,
             process: spec.process.clone(),
             changes,
@@ -104,12 +110,17 @@ impl Running for Control {
         let Some(first) = self.first.lock().take() else {
             return Err(other("cannot start a container that has already been started".into()));
         };
-        tracing::container_starts(&first, &self.process);
-        task::start(first).map_err(|e| {
-            // No other code will end a container that never ran.
-            self.container.finish(NOT_STARTED);
-            other(format!("cannot start the first process: the host has no thread left ({e})"))
-        })
+        if let Some(thread) = first.first() {
+            tracing::container_starts(thread, &self.process);
+        }
+        for thread in first {
+            task::start(thread).map_err(|e| {
+                // No other code will end a container that never ran.
+                self.container.finish(NOT_STARTED);
+                other(format!("cannot start the first process: the host has no thread left ({e})"))
+            })?;
+        }
+        Ok(())
     }
 
     fn bound_tasks(&self, mappings: u64) {
@@ -280,6 +291,22 @@ impl Running for Control {
         Ok((threads as u32, missing as u32))
     }
 
+    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool) -> Result<(), StartError> {
+        if self.first.lock().is_some() {
+            return Err(other("the container has not been started".into()));
+        }
+        if self.container.is_frozen() {
+            return Err(other("container is paused: resume it first".into()));
+        }
+        let end = || {
+            if !leave_running {
+                let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
+                self.kernel.signal_container(&self.container, kill, |_| true);
+            }
+        };
+        crate::image::save(&self.kernel, &self.baseline, files, end)
+    }
+
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {
         let find = |id: &String| {
             let found = self.pod.find(id).filter(|container| !container.is_over());
@@ -291,7 +318,7 @@ impl Running for Control {
         let offsets = offsets(&spec)?;
         let new = self.kernel.new_container(pids_of.as_deref(), uts_of.as_deref(), uts, offsets);
         let new = new.ok_or_else(|| other("the sandbox has too many containers".into()))?;
-        let control = Control::build(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
+        let control = Control::build(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone(), None)?;
         Ok(control)
     }
 

@@ -15,6 +15,7 @@ mod errors;
 mod fds;
 mod figures;
 mod host_side;
+mod image;
 mod links;
 mod mounts;
 mod nodes;

@@ -47,6 +47,9 @@ pub trait Running: Send + Sync {
     /// Writes a core file of a process, by its id in the container, to a pipe, in pieces; the process goes on. Gives its threads, and
     /// how many further ones did not come to a stop.
     fn guest_core(&self, pid: i32, to: OwnedFd) -> Result<(u32, u32), StartError>;
+    /// Saves the sandbox to the files of metadata and pages. It goes on afterwards if `leave_running` is set, and ends otherwise; after
+    /// an error it goes on in any case.
+    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool) -> Result<(), StartError>;
     /// Makes another container in the same sandbox.
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
     /// Waits for the end of the first process, and then for all that is left of the container; its wait status.

@@ -7,6 +7,7 @@ use crate::settings::{offsets, uts};
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
 use inet::{InetFamily, PacketFamily};
+use ktime::{Clock, Ktime};
 use mounts::fs_parameters::{ParameterSpec, Takes};
 use socket::family::{ByNamespace, Family};
 use socket::netlink::NetlinkFamily;
@@ -28,12 +29,13 @@ const QUEUE_SHARE: u64 = 4;
 /// Rules of packet filters and tracked connections take at most one part in so many.
 const FILTER_SHARE: u64 = 8;
 
-/// A kernel without tasks.
+/// A kernel without tasks, with this clock, that started at this moment.
 pub(crate) fn kernel(
     spec: &SandboxSpec,
     host: HostSide,
     limits: Limits,
     net_gofer: Option<OwnedFd>,
+    (clock, boot): (Clock, Ktime),
 ) -> Result<Arc<Kernel>, StartError> {
     let HostSide { platform, memory, figures } = host;
     let figures = HostFigures::new(figures);
@@ -45,7 +47,20 @@ pub(crate) fn kernel(
     let net: MakeNet =
         Box::new(move |timers| NetNamespace::new(nsproxy::inum::NET, owner, interfaces, timers));
     let (uts, offsets) = (uts(spec), offsets(spec)?);
-    let parts = Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory, figures };
+    let parts = Parts {
+        user_ns,
+        platform,
+        calls,
+        uts,
+        offsets,
+        limits,
+        families,
+        net,
+        memory,
+        figures,
+        clock,
+        boot,
+    };
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
     net.stack().memory.set_limit(queues);

@@ -12,9 +12,15 @@ pub fn after(d: Duration) -> Option<Instant> {
     Instant::now().checked_add(d)
 }
 
-/// A time-out in milliseconds; negative is for ever.
-pub fn from_millis(ms: i32) -> Option<Instant> {
-    u64::try_from(ms).ok().and_then(|ms| after(Duration::from_millis(ms)))
+/// The end of a call's time-out that begins now, or that began when the call was made if it starts again after a standstill;
+/// `None` (for ever) when that is beyond any clock.
+pub fn of_call(c: &Current, d: Duration) -> Option<Instant> {
+    c.deadline_before().or_else(|| after(d))
+}
+
+/// A time-out of a call in milliseconds; negative is for ever.
+pub fn from_millis(c: &Current, ms: i32) -> Option<Instant> {
+    u64::try_from(ms).ok().and_then(|ms| of_call(c, Duration::from_millis(ms)))
 }
 
 /// A time-out in memory, which select(2) and ppoll(2) update.
@@ -31,7 +37,7 @@ impl Timeout {
     pub fn timespec(c: &Current, at: Ptr) -> Result<Timeout> {
         let deadline = match at.is_null() {
             true => None,
-            false => after(c.read_value::<Timespec>(at.0)?.to_duration()?),
+            false => of_call(c, c.read_value::<Timespec>(at.0)?.to_duration()?),
         };
         Ok(Timeout { at, micro: false, deadline })
     }
@@ -47,7 +53,7 @@ impl Timeout {
         if t.usec < 0 {
             return Err(Errno::EINVAL);
         }
-        let deadline = after(Duration::new(sec, t.usec.rem_euclid(1_000_000) as u32 * 1000));
+        let deadline = of_call(c, Duration::new(sec, t.usec.rem_euclid(1_000_000) as u32 * 1000));
         Ok(Timeout { at, micro: true, deadline })
     }
 

@@ -135,6 +135,11 @@ impl IpcNamespace {
         })
     }
 
+    /// How many semaphore sets, message queues and segments of shared memory there are.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.sem.lock().len(), self.msg.lock().len(), self.shm.lock().len())
+    }
+
     fn next_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }

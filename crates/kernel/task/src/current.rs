@@ -75,6 +75,8 @@ pub struct Current {
     pub(crate) report_all: bool,
     /// The platform makes a futex call of a traced thread; the address after its `syscall`.
     pub(crate) passed_futex: Option<u64>,
+    /// When the time-out ends of a call that was interrupted for a standstill, until it has started again.
+    pub(crate) waits_until: Option<Ktime>,
     /// It waits in vfork(2); the result that the call will have.
     pub(crate) vforking: Option<u64>,
     /// What it waits for there, when it comes from a checkpoint.
@@ -112,6 +114,7 @@ impl Current {
             exit_code: None,
             report_all: false,
             passed_futex: None,
+            waits_until: None,
             vforking: None,
             vfork_gate: None,
             own_init: None,

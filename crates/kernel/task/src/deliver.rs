@@ -91,6 +91,7 @@ fn deliver(c: &mut Current, sig: Signal, act: &SigAction, info: SigInfo, trap: T
             r.rip = r.rip.wrapping_sub(2);
         }
     }
+    c.waits_until = None;
     let mask = c.saved_mask.take().unwrap_or(c.task.blocked());
     if c.push_frame(act, &info, mask, trap).is_err() {
         return false;

@@ -88,6 +88,10 @@ pub struct Parts {
     pub memory: Arc<tmpfs::MemFiles>,
     /// What the host counts of the sandbox's processes.
     pub figures: HostFigures,
+    /// The kernel's monotonic clock.
+    pub clock: Clock,
+    /// When the sandbox started; one that goes on from a checkpoint started before its clock did.
+    pub boot: Ktime,
 }
 
 /// What all tasks share.
@@ -218,15 +222,27 @@ impl Kernel {
 
     /// A kernel without tasks.
     pub fn new(parts: Parts) -> Arc<Kernel> {
-        let Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory, figures } = parts;
+        let Parts {
+            user_ns,
+            platform,
+            calls,
+            uts,
+            offsets,
+            limits,
+            families,
+            net,
+            memory,
+            figures,
+            clock,
+            boot,
+        } = parts;
         let memfds = tmpfs::Memfds::new(&memory);
         let device_numbers = memory.device_numbers.clone();
         let memory_size = limits.memory();
         let quotas = caller::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
         let fifo = ipc::pipe::fifo::opener();
-        let vfs = vfs::Vfs::with_devices(quotas, user_ns.clone(), device_numbers, fifo);
-        let clock = vfs.resources.clock;
+        let vfs = vfs::Vfs::with_devices(quotas, user_ns.clone(), device_numbers, fifo, clock);
         let cgroups = Cgroup::topmost(clock);
         let inums = Inums::default();
         let time = time_namespace(&inums, &user_ns, offsets);
@@ -251,12 +267,12 @@ impl Kernel {
             tree: Mutex::new(Tree::default()),
             first,
             containers,
-            boot: clock.now(),
-            boot_ns: uptime_ns(),
+            boot,
+            boot_ns: uptime_ns().saturating_sub(clock.now().since(boot).as_nanos() as u64),
             strace: AtomicBool::new(false),
             trace: trace::Tracer::new(&platform::NATIVE_CALLS),
             policies: enforce::Enforcer::new(vfs.resources.policed.clone()),
-            boot_realtime: realtime_ns(),
+            boot_realtime: realtime_ns().saturating_sub(clock.now().since(boot).as_nanos() as i64),
             forks: AtomicU64::new(0),
             interrupts: AtomicU64::new(0),
             past_sleeps: AtomicU64::new(0),

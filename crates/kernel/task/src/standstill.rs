@@ -167,17 +167,28 @@ impl Current {
         self.task.waiter.set_interrupted(true);
     }
 
-    /// The result of a call that was interrupted for a standstill and for nothing else: it starts again.
-    pub(crate) fn unless_stood_still(&self, result: SysResult) -> SysResult {
+    /// The result of a call. One that was interrupted for a standstill and for nothing else starts again, and its time-out ends when
+    /// it would have ended.
+    pub(crate) fn unless_stood_still(&mut self, result: SysResult) -> SysResult {
+        self.waits_until = None;
+        let interrupted = matches!(result, Err(SysErr::Restart(_) | SysErr::Errno(abi::Errno::EINTR)));
+        if !interrupted
+            || !self.task.asked_to_stand.load(Ordering::SeqCst)
+            || self.task.has_deliverable()
+            || self.dying()
+        {
+            return result;
+        }
+        let clock = self.kernel().clock();
+        self.waits_until = self.task.waiter.interrupted_deadline().map(|at| clock.ktime(at));
         match result {
-            Err(SysErr::Errno(abi::Errno::EINTR))
-                if self.task.asked_to_stand.load(Ordering::SeqCst)
-                    && !self.task.has_deliverable()
-                    && !self.dying() =>
-            {
-                Err(SysErr::Restart(Restart::NoIntr))
-            }
+            Err(SysErr::Errno(_)) => Err(SysErr::Restart(Restart::NoIntr)),
             other => other,
         }
+    }
+
+    /// When the time-out of this call ends, if the call was interrupted for a standstill and starts again.
+    pub fn deadline_before(&self) -> Option<Instant> {
+        self.waits_until.map(|at| self.kernel().clock().instant(at))
     }
 }

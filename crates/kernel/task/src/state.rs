@@ -52,6 +52,9 @@ pub struct CurrentState {
     pub restart: Option<Restart>,
     /// What restart_syscall(2) goes on with.
     pub restart_block: Option<RestartBlock>,
+    /// When the time-out of that call ends.
+    #[serde(default)]
+    pub waits_until: Option<Ktime>,
     /// It waits in vfork(2); the result that the call will have.
     pub vforking: Option<u64>,
     /// It is the kernel's own init of a container, which waits for the first program.
@@ -207,6 +210,7 @@ impl Current {
             exit_code: _,
             report_all: _,
             passed_futex: _,
+            waits_until,
             vforking,
             vfork_gate: _,
             forced_tf: _,
@@ -220,6 +224,7 @@ impl Current {
             saved_mask: *saved_mask,
             restart: *restart,
             restart_block: restart_block.clone(),
+            waits_until: *waits_until,
             vforking: *vforking,
             own_init: *own_init,
         })
@@ -240,6 +245,10 @@ impl Task {
             || !Arc::ptr_eq(&own.time, &initial.time)
             || !Arc::ptr_eq(&own.time_for_children, &initial.time_for_children);
         let creds = self.creds();
+        // One lock after the other: guards would last as long as the literal.
+        let undoes = self.sem_undo.lock().is_some();
+        let policy = *self.mempolicy.lock() != mm::Policy::default();
+        let inherits = !self.pi.lock().is_idle();
         let checks = [
             (self.trace.is_traced(), "is traced"),
             (other_namespaces, "is in namespaces of its own"),
@@ -251,9 +260,9 @@ impl Task {
                 "is in a control group below",
             ),
             (self.seccomp.chain().is_some_and(|c| c.is_supervised()), "has a supervised seccomp filter"),
-            (self.sem_undo.lock().is_some(), "has adjustments of System V semaphores (SEM_UNDO)"),
-            (*self.mempolicy.lock() != mm::Policy::default(), "has a memory policy"),
-            (!self.pi.lock().is_idle(), "holds or waits for a futex with priority inheritance"),
+            (undoes, "has adjustments of System V semaphores (SEM_UNDO)"),
+            (policy, "has a memory policy"),
+            (inherits, "holds or waits for a futex with priority inheritance"),
             (!self.keyrings.is_default(), "has keyrings of its own"),
         ];
         checks.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
@@ -364,6 +373,9 @@ impl Task {
         seccomp_filters: Option<usize>,
     ) -> ThreadState {
         let load = |slack: &std::sync::atomic::AtomicU64| slack.load(Ordering::Relaxed);
+        // One lock after the other: guards would last as long as the literal.
+        let pending = self.pending.lock().state();
+        let parked = self.group.signals.lock().is_parked(self);
         ThreadState {
             tid: self.tid(),
             tgid: self.tgid(),
@@ -372,7 +384,7 @@ impl Task {
             fds,
             fs,
             words: [Word::Blocked, Word::RobustList, Word::ClearChildTid].map(|w| self.word(w)),
-            pending: self.pending.lock().state(),
+            pending,
             comm: self.comm(),
             started: self.started,
             creds: self.creds().state(),
@@ -384,7 +396,7 @@ impl Task {
             io: self.io.now(),
             timer_slack: (load(&self.timer_slack), load(&self.default_slack)),
             memory_failure_policy: self.memory_failure_policy.load(Ordering::Relaxed),
-            parked: self.group.signals.lock().is_parked(self),
+            parked,
             time: (load(&self.user_seen), self.sentry_time()),
         }
     }
@@ -401,13 +413,14 @@ impl ThreadGroup {
         let mut usage = *self.usage.lock();
         (usage.utime, usage.stime) = (user, system);
         usage.image_ends();
+        let rlimits = *self.rlimits.lock();
         ProcessState {
             node,
             container: self.container.index(),
             handlers,
             pending,
             stop,
-            rlimits: *self.rlimits.lock(),
+            rlimits,
             interval_timers: self.timers.interval.state(self),
             posix_timers: self.timers.posix.state(),
             subreaper: self.subreaper.load(Ordering::Relaxed),
@@ -430,6 +443,16 @@ pub trait Resources {
     fn descriptors(&self, id: u64) -> Option<Arc<FdTable>>;
     /// The file system context with this identity.
     fn file_context(&self, id: i32) -> Option<Arc<FsContext>>;
+}
+
+/// The processes of a checkpoint, by their IDs.
+pub struct RestoredGroups(BTreeMap<i32, Arc<ThreadGroup>>);
+
+impl RestoredGroups {
+    /// The process with this ID.
+    pub fn find(&self, tgid: i32) -> Option<Arc<ThreadGroup>> {
+        self.0.get(&tgid).cloned()
+    }
 }
 
 /// Process IDs that a checkpoint names. They stay taken until this is dropped.
@@ -455,16 +478,10 @@ impl Kernel {
         self.pids.find(nr).ok_or_else(|| format!("process ID {nr} is not there"))
     }
 
-    /// Processes and threads of a checkpoint; the threads wait to be started. The process IDs were taken before.
-    pub fn restore_processes(
-        self: &Arc<Kernel>,
-        saved: &ProcessesState,
-        resources: &mut dyn Resources,
-    ) -> Result<Vec<Current>, String> {
+    /// The processes of a checkpoint, without threads. The process IDs were taken before.
+    pub fn restore_groups(self: &Arc<Kernel>, saved: &ProcessesState) -> Result<RestoredGroups, String> {
         let handlers: Vec<Arc<SharedHandlers>> =
-            saved.handlers.iter().map(|a| restored_handlers(a)).collect();
-        let filters =
-            saved.filters.iter().map(|f| self.restored_filters(f)).collect::<Result<Vec<_>, _>>()?;
+            saved.handlers.iter().map(|actions| restored_handlers(actions)).collect();
         let mut groups = BTreeMap::new();
         for process in &saved.processes {
             let tgid = process.node.tgid;
@@ -475,31 +492,53 @@ impl Kernel {
             let group = self.restored_group(process, table, &self.first)?;
             groups.insert(tgid, group);
         }
-        let creds = |state: &CredentialsState| {
-            Credentials::restore(state, self.vfs.resources.user_ns.clone(), None)
-                .map(|creds| Arc::new(Credentials { serial: self.next_cred_serial(), ..creds }))
-                .ok_or_else(|| "credentials with a Landlock domain".to_string())
-        };
-        // The tree first: threads look up their process when they enter.
         let nodes: Vec<NodeState> = saved.processes.iter().map(|p| p.node.clone()).collect();
+        check_tree(&nodes)?;
         let no_creds = Arc::new(Credentials::root(&self.vfs.resources.user_ns, 0));
         let mut leaders = HashMap::new();
         for p in &saved.processes {
             if let Some(state) = &p.leader_creds {
-                leaders.insert(p.node.tgid, creds(state)?);
+                leaders.insert(p.node.tgid, self.restored_creds(state)?);
             }
         }
-        check_tree(&nodes)?;
         let tree = Tree::restore(&nodes, |node| {
             let group = groups[&node.tgid].clone();
             (group, leaders.get(&node.tgid).unwrap_or(&no_creds).clone())
         });
-        *self.tree.lock() = tree.ok_or("a process ID of the tree is missing")?;
+        let tree = tree.ok_or("a process ID of the tree is missing")?;
+        *self.tree.lock() = tree;
+        for (index, tgid) in &saved.first {
+            if *index == 0 && groups.contains_key(tgid) {
+                self.first.set_first(*tgid);
+            }
+        }
+        if !groups.contains_key(&self.first.first()) {
+            return Err("the first process is missing".into());
+        }
+        Ok(RestoredGroups(groups))
+    }
+
+    fn restored_creds(&self, saved: &CredentialsState) -> Result<Arc<Credentials>, String> {
+        Credentials::restore(saved, self.vfs.resources.user_ns.clone(), None)
+            .map(|creds| Arc::new(Credentials { serial: self.next_cred_serial(), ..creds }))
+            .ok_or_else(|| "credentials with a Landlock domain".into())
+    }
+
+    /// The threads of a checkpoint, which wait to be started.
+    pub fn restore_threads(
+        self: &Arc<Kernel>,
+        saved: &ProcessesState,
+        RestoredGroups(groups): &RestoredGroups,
+        resources: &mut dyn Resources,
+    ) -> Result<Vec<Current>, String> {
+        let filters =
+            saved.filters.iter().map(|f| self.restored_filters(f)).collect::<Result<Vec<_>, _>>()?;
         let mut threads: Vec<Current> = Vec::new();
         let mut vforking = Vec::new();
         for state in &saved.threads {
             let group = groups.get(&state.tgid).ok_or("a thread without a process")?;
-            if self.tree.lock().task(state.tid).is_some() {
+            let known = self.tree.lock().task(state.tid).is_some();
+            if known {
                 return Err(format!("thread {} is there twice", state.tid));
             }
             let chain = match state.seccomp_filters {
@@ -508,7 +547,8 @@ impl Kernel {
                 }
                 None => None,
             };
-            let current = self.restored_thread(state, group, creds(&state.creds)?, chain, resources)?;
+            let creds = self.restored_creds(&state.creds)?;
+            let current = self.restored_thread(state, group, creds, chain, resources)?;
             if state.current.vforking.is_some() {
                 vforking.push((threads.len(), state.tid));
             }
@@ -516,11 +556,11 @@ impl Kernel {
         }
         for (place, tid) in vforking {
             let gate = Arc::new(VforkGate::default());
-            // The child that has not executed a program yet: it uses the memory of its parent.
-            let mm = threads[place].mm.clone();
+            // The child that has not executed a program yet uses the memory of its parent.
+            let mm = Arc::clone(&threads[place].mm);
             let child = threads.iter().find(|t| {
                 let parent = self.tree.lock().node(t.task.tgid()).map(|n| n.parent_tid());
-                Arc::ptr_eq(&t.mm, &mm) && parent == Some(tid) && t.task.group.tgid != tid
+                Arc::ptr_eq(&t.mm, &mm) && parent == Some(tid)
             });
             match child {
                 Some(child) => *child.task.vfork.lock() = Some(gate.clone()),
@@ -529,14 +569,9 @@ impl Kernel {
             threads[place].vfork_gate = Some(gate);
         }
         for process in &saved.processes {
-            let group = &groups[&process.node.tgid];
+            let Some(group) = groups.get(&process.node.tgid) else { continue };
             group.timers.interval.restore(group, process.interval_timers);
             watch_cpu_limit(group);
-        }
-        for (index, tgid) in &saved.first {
-            if *index == 0 {
-                self.first.set_first(*tgid);
-            }
         }
         Ok(threads)
     }
@@ -642,9 +677,10 @@ impl Kernel {
         task.set_interrupter(Some(ctx.interrupter()));
         task.set_word(Word::RobustList, saved.words[1]);
         let queued = || self.queued.charge(0, u64::MAX);
-        *task.pending.lock() = Pending::restore(&saved.pending, queued, |id| {
+        let pending = Pending::restore(&saved.pending, queued, |id| {
             group.timers.posix.find(id).ok().map(|timer| timer.expiry())
         });
+        *task.pending.lock() = pending;
         let mut changes = Changes::default();
         {
             let mut tree = self.tree.lock();
@@ -660,6 +696,7 @@ impl Kernel {
         c.saved_mask = at.saved_mask;
         c.restart = at.restart;
         c.restart_block = at.restart_block.clone();
+        c.waits_until = at.waits_until;
         c.vforking = at.vforking;
         if let Some(program) = at.own_init {
             c.go_on_as_init(program);

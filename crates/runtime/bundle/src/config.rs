@@ -184,6 +184,7 @@ fn prepare(
         interfaces: Interfaces::loopback(),
         capture: None,
         coverage: None,
+        image: None,
         trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,

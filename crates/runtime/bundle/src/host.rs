@@ -185,6 +185,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         interfaces: Interfaces::loopback(),
         capture: None,
         coverage: None,
+        image: None,
         trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,

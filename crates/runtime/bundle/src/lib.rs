@@ -40,7 +40,7 @@ pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
 
 use serde::{Deserialize, Serialize};
-use spec::{Capture, FdIndex, FileAccess, Network, PlatformName, SandboxSpec, TraceSpec};
+use spec::{Capture, FdIndex, FileAccess, ImageSpec, Network, PlatformName, SandboxSpec, TraceSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ use trace_wire::session::Session;
 /// is the descriptor after those of the trees instead; the preserved ones and those of `stores` follow, then
 /// the socket for writing back if there is one, the file of [`capture_to`](Prepared::capture_to), that of
 /// [`tell_coverage`](Prepared::tell_coverage), those of [`trace`](Prepared::trace),
-/// and the files of the control group, which [`show_control_group`](Prepared::show_control_group) adds.
+/// those of the image of [`restore`](Prepared::restore), and the files of the control group, which [`show_control_group`](Prepared::show_control_group) adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// For the kernel.
@@ -85,7 +85,7 @@ impl Prepared {
     /// Shows files of these names, of the control group on the host, to the kernel; their descriptors come last, in this
     /// order.
     pub fn show_control_group(&mut self, names: Vec<String>) {
-        let first = self.after_traces();
+        let first = self.after_image();
         self.spec.control_group = names.into_iter().zip(first..).collect();
     }
 
@@ -116,6 +116,17 @@ impl Prepared {
             overlay.write_back = Some(index);
             overlay.lists_changes = true;
         }
+    }
+
+    /// Has the kernel restore the image of a checkpoint in place of the first process. Comes after [`trace`](Prepared::trace), and
+    /// before [`show_control_group`](Prepared::show_control_group).
+    pub fn restore(&mut self) {
+        let metadata = self.after_traces();
+        self.spec.image = Some(ImageSpec { metadata, pages: metadata + 1 });
+    }
+
+    fn after_image(&self) -> FdIndex {
+        self.after_traces() + if self.spec.image.is_some() { 2 } else { 0 }
     }
 
     fn after_traces(&self) -> FdIndex {

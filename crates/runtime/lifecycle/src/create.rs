@@ -1,6 +1,7 @@
 //! `create`: a container that is set up and waits for `start`. `run` begins the same way.
 
 use crate::caller::PassedFd;
+use crate::checkpoint::ImageFiles;
 use crate::crash::CrashFile;
 use crate::directory::{self, Claim, SOCKET};
 use crate::groups::Groups;
@@ -20,6 +21,7 @@ use sandbox::logging::Sink;
 use sandbox::member;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What `create` and `run` have in common.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,8 @@ pub struct CreateOptions {
     pub pass_fds: Vec<PassedFd>,
     /// What the container may reach in host mode.
     pub allow_net: Option<Policy>,
+    /// The image of a checkpoint that it is restored from.
+    pub image: Option<Arc<ImageFiles>>,
 }
 
 /// Sets a container up.
@@ -163,6 +167,12 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         Some(_) => (Vec::new(), trace::Attendants::default()),
         None => trace::at_start(settings, &mut prepared, Some(claim.container()))?,
     };
+    if options.image.is_some() {
+        if host.is_some() {
+            return Err("a container of a pod cannot be restored yet".into());
+        }
+        prepared.restore();
+    }
     let mut files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
@@ -171,6 +181,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         capture,
         coverage: None,
         trace: traced,
+        image: options.image.as_ref().map(|image| image.share()).transpose()?.unwrap_or_default(),
         write_back: None,
         links: Vec::new(),
         control_group: Vec::new(),

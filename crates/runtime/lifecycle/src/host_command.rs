@@ -117,6 +117,7 @@ pub fn run_host_command(
         capture,
         coverage: report.as_ref().map(|report| report.try_clone()).transpose()?.map(OwnedFd::from),
         trace: traced,
+        image: Vec::new(),
         write_back,
         links: Vec::new(),
         control_group: Vec::new(),

@@ -12,6 +12,7 @@
 
 mod caller;
 mod capture;
+mod checkpoint;
 mod crash;
 mod create;
 pub mod debug;
@@ -57,6 +58,7 @@ mod weights;
 mod testing;
 
 pub use caller::{PassedFd, hostname, limits as callers_limits};
+pub use checkpoint::{CheckpointOptions, ImageFiles, RestoreOptions, checkpoint, clone, restore};
 pub use create::{CreateOptions, create};
 pub use delete::delete;
 pub use directory::valid_id;

@@ -343,6 +343,19 @@ impl Client {
         }
     }
 
+    /// Has the sandbox save itself to two files, one for metadata and one for pages; it goes on, or ends.
+    pub fn checkpoint(
+        &self,
+        metadata: BorrowedFd<'_>,
+        pages: BorrowedFd<'_>,
+        leave_running: bool,
+    ) -> Result<(), Error> {
+        self.channel.set_patience(None)?;
+        let done = self.request_with(&Request::Checkpoint { leave_running }, &[metadata, pages]);
+        self.channel.set_patience(Some(PATIENCE))?;
+        done
+    }
+
     /// Waits for the end of a process; its exit status, as shells form it. `root`: its id is that of the sandbox's first pid
     /// namespace.
     pub fn wait(&self, pid: i32, root: bool) -> Result<u8, Error> {

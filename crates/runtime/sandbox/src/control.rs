@@ -185,6 +185,12 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Ok((threads, missing)) => Event::Cored { threads, missing },
                 Err(error) => Event::Failed(error),
             },
+            Request::Checkpoint { leave_running } => {
+                match two(fds).and_then(|files| kernel.checkpoint(files, leave_running)) {
+                    Ok(()) => Event::Done,
+                    Err(error) => Event::Failed(error),
+                }
+            }
             Request::TraceList => Event::TraceSessions { list: kernel.trace_list() },
             Request::Processes => match send_processes(channel, kernel) {
                 Ok(()) => continue,
@@ -360,15 +366,20 @@ fn one(fds: Vec<OwnedFd>) -> Result<OwnedFd, StartError> {
     Ok(fd)
 }
 
+/// The two descriptors that came along.
+fn two(fds: Vec<OwnedFd>) -> Result<[OwnedFd; 2], StartError> {
+    <[OwnedFd; 2]>::try_from(fds).map_err(|_| StartError {
+        kind: StartErrorKind::Other,
+        message: "wrong number of descriptors".into(),
+    })
+}
+
 fn forward(
     kernel: &dyn Running,
     fds: Vec<OwnedFd>,
     port: u16,
 ) -> Result<Box<dyn FnOnce() + Send>, StartError> {
-    let [from, to] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| StartError {
-        kind: StartErrorKind::Other,
-        message: "wrong number of descriptors".into(),
-    })?;
+    let [from, to] = two(fds)?;
     kernel.forward(port, from, to)
 }
 

@@ -39,6 +39,8 @@ pub struct Files {
     pub coverage: Option<OwnedFd>,
     /// Those of the sinks of its trace sessions.
     pub trace: Vec<OwnedFd>,
+    /// The image of a checkpoint: the file of metadata, and that of pages.
+    pub image: Vec<OwnedFd>,
     /// Leads to the process that writes changes of the root back.
     pub write_back: Option<OwnedFd>,
     /// Packet sockets for the interfaces of its network namespace.
@@ -159,7 +161,8 @@ impl Sandbox {
             None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
         }
         let rest = files.preserved.iter().chain(&files.stores).chain(&files.write_back).chain(&files.capture);
-        let rest = rest.chain(&files.coverage).chain(&files.trace).chain(&files.control_group);
+        let rest = rest.chain(&files.coverage).chain(&files.trace).chain(&files.image);
+        let rest = rest.chain(&files.control_group);
         fds.extend(rest.map(AsFd::as_fd));
         match (listener, self.member.as_ref().map(Cell::take)) {
             (Some(listener), Some(Some(end))) => {

@@ -109,6 +109,12 @@ pub(crate) enum Request {
         /// Its id in the container.
         pid: i32,
     },
+    /// Save the sandbox: with the file of metadata and that of pages, both open for reading and writing and empty. Answered with
+    /// [`Event::Done`] when all is written.
+    Checkpoint {
+        /// It goes on afterwards; else it ends.
+        leave_running: bool,
+    },
     /// What to log from now on.
     Log {
         /// More than warnings.

@@ -48,16 +48,23 @@ impl FdTable {
         saved: &FdTableState,
         find: impl Fn(u64) -> Option<Arc<OpenFile>>,
     ) -> Arc<FdTable> {
+        let table = FdTable::with(files, Inner::default());
+        table.fill(saved, find);
+        table
+    }
+
+    /// Takes over the descriptors of plain data, for a table that has none.
+    pub fn fill(&self, saved: &FdTableState, find: impl Fn(u64) -> Option<Arc<OpenFile>>) {
         let mut inner = Inner::default();
-        inner.slots.resize_with(saved.size.min(files.nr_open() as usize), || Slot::Free);
+        inner.slots.resize_with(saved.size.min(self.files.nr_open() as usize), || Slot::Free);
         for one in &saved.descriptors {
             let slot = usize::try_from(one.fd).ok().and_then(|fd| inner.slots.get_mut(fd));
             if let Some((slot, file)) = slot.zip(find(one.file)) {
-                file.count(&files);
+                file.count(&self.files);
                 *slot = Slot::Used(file, one.cloexec);
             }
         }
-        FdTable::with(files, inner)
+        *self.inner.write() = inner;
     }
 
     /// Adds the descriptors of plain data that [`FdTable::restore`] found no files for.

@@ -69,7 +69,7 @@ fn do_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, wait: Wait) -> SysR
     if got.is_empty() {
         let deadline = match wait {
             Wait::Millis(0) => return Ok(0),
-            Wait::Millis(ms) => from_millis(ms),
+            Wait::Millis(ms) => from_millis(c, ms),
             Wait::Until(deadline) => deadline,
         };
         // Never restarted: an interrupted wait is EINTR whatever the handler's flags.

@@ -64,7 +64,7 @@ pub fn poll_until(c: &mut Current, fds: u64, count: u32, deadline: Option<Instan
 }
 
 pub fn poll(c: &mut Current, fds: Ptr, count: u32, timeout: i32) -> SysResult {
-    poll_until(c, fds.0, count, from_millis(timeout))
+    poll_until(c, fds.0, count, from_millis(c, timeout))
 }
 
 pub fn ppoll(c: &mut Current, fds: Ptr, count: u32, timeout: Ptr, mask: Ptr, size: u64) -> SysResult {

@@ -157,7 +157,7 @@ pub fn semop(c: &mut Current, id: i32, ops: Ptr, count: u64) -> SysResult {
 pub fn semtimedop(c: &mut Current, id: i32, ops: Ptr, count: u64, timeout: Ptr) -> SysResult {
     let deadline = match timeout.is_null() {
         true => None,
-        false => crate::timeout::after(c.read_value::<Timespec>(timeout.0)?.to_duration()?),
+        false => crate::timeout::of_call(c, c.read_value::<Timespec>(timeout.0)?.to_duration()?),
     };
     if count < 1 || id < 0 {
         return Err(Errno::EINVAL.into());

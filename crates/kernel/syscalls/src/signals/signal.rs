@@ -107,7 +107,7 @@ pub fn rt_sigtimedwait(c: &mut Current, set: Ptr, info: Ptr, timeout: Ptr, size:
         true => None,
         false => {
             let t: abi::time::Timespec = c.read_value(timeout.0)?;
-            Some(ipc::clock::after(Instant::now(), t.to_duration()?))
+            Some(c.deadline_before().unwrap_or(ipc::clock::after(Instant::now(), t.to_duration()?)))
         }
     };
     let got = c.wait_signal(set, deadline)?;

@@ -8,6 +8,7 @@ use crate::inode::{InodeRef, InternalFs, InternalInode};
 use crate::mount::{Mount, MountFlags, MountTable};
 use abi::{Errno, Result};
 use caller::{ANONYMOUS_INODE, DeviceNumbers, Quotas, Resources};
+use ktime::Clock;
 use std::sync::Arc;
 use user_ns::UserNamespace;
 
@@ -26,21 +27,22 @@ pub struct Vfs {
 impl Vfs {
     /// With these limits, in this initial user namespace, and without named pipes.
     pub fn new(quotas: Arc<Quotas>, user_ns: Arc<UserNamespace>) -> Arc<Vfs> {
-        Vfs::with_devices(quotas, user_ns, Arc::default(), Arc::new(NoFifos))
+        Vfs::with_devices(quotas, user_ns, Arc::default(), Arc::new(NoFifos), Clock::default())
     }
 
-    /// The same with the device numbers of file systems that were made before; `fifo` opens named pipes.
+    /// The same with the device numbers of file systems that were made before, and a clock; `fifo` opens named pipes.
     pub fn with_devices(
         quotas: Arc<Quotas>,
         user_ns: Arc<UserNamespace>,
         device_numbers: Arc<DeviceNumbers>,
         fifo: Arc<dyn Opener>,
+        clock: Clock,
     ) -> Arc<Vfs> {
         let mounts = Arc::new(MountTable::default());
         let anonymous = Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs");
         mounts.number(&anonymous);
         Arc::new(Vfs {
-            resources: Resources::new(quotas, user_ns, device_numbers),
+            resources: Resources::new(quotas, user_ns, device_numbers, clock),
             devices: Devices::new(fifo),
             mounts,
             anonymous,

@@ -1,0 +1,82 @@
+//! `ringfence checkpoint`, `restore` and `clone`.
+
+use super::create::Create;
+use crate::values;
+use clap::{Args, ValueEnum};
+use lifecycle::{CheckpointOptions, RestoreOptions, Result, RunOptions, Settings};
+use std::path::PathBuf;
+
+/// How the pages of an image are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compression {
+    /// Not at all: a restore maps them
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Checkpoint {
+    /// Directory for the image, which is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    image_path: PathBuf,
+    /// Let the container go on afterwards
+    #[arg(long)]
+    leave_running: bool,
+    /// How pages are compressed
+    #[arg(long, value_enum, default_value_t = Compression::None)]
+    compression: Compression,
+    /// Accepted as runc has it: there are no files of the checkpoint's own work
+    #[arg(long, value_name = "DIR")]
+    work_path: Option<PathBuf>,
+    /// Refused
+    #[arg(long, hide = true, value_parser = values::refused("images do not build on one another"))]
+    parent_path: Option<String>,
+    /// Name of the container
+    id: String,
+}
+
+pub(crate) fn checkpoint(settings: &Settings, args: &Checkpoint) -> Result<()> {
+    let options = CheckpointOptions { image: args.image_path.clone(), leave_running: args.leave_running };
+    lifecycle::checkpoint(settings, &args.id, &options)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    #[command(flatten)]
+    create: Create,
+    /// Directory of the image
+    #[arg(long, value_name = "DIR")]
+    image_path: PathBuf,
+    /// Leave the container in the background
+    #[arg(long, short = 'd')]
+    detach: bool,
+    /// Accepted as runc has it: there are no files of the restore's own work
+    #[arg(long, value_name = "DIR")]
+    work_path: Option<PathBuf>,
+    /// Accepted as runc has it: no process of a container becomes the caller's child
+    #[arg(long)]
+    no_subreaper: bool,
+}
+
+pub(crate) fn restore(settings: &Settings, args: &Restore) -> Result<u8> {
+    let run = RunOptions { create: args.create.options(), detach: args.detach, keep: false };
+    lifecycle::restore(settings, &RestoreOptions { run, image: args.image_path.clone() })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CloneArgs {
+    /// How many: NEW is then the beginning of their names, NEW-1 that of the first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    count: Option<u32>,
+    /// Name of the running container
+    id: String,
+    /// Name of the new one
+    new: String,
+}
+
+pub(crate) fn clone(settings: &Settings, args: &CloneArgs) -> Result<()> {
+    let names: Vec<String> = match args.count {
+        None => vec![args.new.clone()],
+        Some(count) => (1..=count).map(|n| format!("{}-{n}", args.new)).collect(),
+    };
+    lifecycle::clone(settings, &args.id, &names)
+}

@@ -1,0 +1,81 @@
+//! What of a kernel does not belong to a process.
+
+use ktime::{Clock, Ktime};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use task::Kernel;
+
+/// What of a kernel does not belong to a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelState {
+    /// What its clock showed.
+    pub now: Ktime,
+    /// When the sandbox started.
+    pub boot: Ktime,
+    /// CLOCK_MONOTONIC of programs, in nanoseconds.
+    pub monotonic: u64,
+    /// Host and domain name, and how often they were set.
+    pub names: (String, String, u64),
+    /// Values of /proc/sys that were set.
+    pub sysctls: Vec<(String, String)>,
+    /// Processes ever made.
+    pub forks: u64,
+}
+
+impl KernelState {
+    /// What it has that cannot be saved.
+    pub fn obstacles(kernel: &Kernel) -> Vec<String> {
+        let first = &kernel.first;
+        let set = &first.namespaces;
+        let (semaphores, messages, segments) = set.ipc.sysv.counts();
+        let counts = [
+            (semaphores, "System V semaphore sets"),
+            (messages, "System V message queues"),
+            (segments, "System V shared memory segments"),
+            (set.ipc.mqueue.count(), "POSIX message queues"),
+            (first.loops.numbers().len(), "loop devices"),
+            (first.cgroup().children().len(), "control groups below its own"),
+            (kernel.keys.count(), "keys"),
+        ];
+        counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("the container has {n} {what}")).collect()
+    }
+
+    /// As it is now.
+    pub fn of(kernel: &Kernel) -> KernelState {
+        let names = kernel.first.namespaces.uts.names();
+        let sysctls = kernel.sysctls.lock().iter().map(|(k, v)| ((*k).to_string(), v.clone())).collect();
+        KernelState {
+            now: kernel.clock().now(),
+            boot: kernel.boot,
+            monotonic: process_timers::monotonic(),
+            names: (names.nodename, names.domainname, names.version),
+            sysctls,
+            forks: kernel.forks.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A clock that goes on from this state.
+    pub fn clock(&self) -> (Clock, Ktime) {
+        (Clock::starting_at(self.now), self.boot.min(self.now))
+    }
+
+    /// Puts it into force, but for the clock.
+    pub fn restore(&self, kernel: &Arc<Kernel>) -> Result<(), String> {
+        let (nodename, domainname, version) = &self.names;
+        if nodename.len() > 64 || domainname.len() > 64 {
+            return Err("the host name is too long".into());
+        }
+        kernel.first.namespaces.uts.rename(|names| {
+            names.nodename.clone_from(nodename);
+            names.domainname.clone_from(domainname);
+            names.version = version.saturating_sub(1);
+        });
+        for (name, value) in &self.sysctls {
+            procfs::set_sysctl(kernel, &kernel.first, &name.replace('/', "."), value)
+                .map_err(|e| format!("sysctl {name}: {e}"))?;
+        }
+        kernel.forks.store(self.forks, Ordering::Relaxed);
+        Ok(())
+    }
+}

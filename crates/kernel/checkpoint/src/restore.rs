@@ -1,0 +1,142 @@
+//! A sandbox out of its plain data.
+
+use crate::files::{FileRestorer, Given, Late};
+use crate::state::{Memory, SandboxState};
+use container::Container;
+use files::FdTable;
+use hostsys::page_file::PageFile;
+use mm::{Mm, Restorer};
+use mounts::{FsContext, MountNs};
+use platform::{Context, Spawn};
+use std::collections::HashMap;
+use std::sync::Arc;
+use task::{Current, Kernel, Resources};
+use vfs::{Internal, OpenFile};
+
+/// What a sandbox is restored with.
+pub struct Restoring<'a> {
+    /// Unix sockets.
+    pub unix: &'a socket::unix::UnixFamily,
+    /// The mounts of its container.
+    pub mounts: Arc<MountNs>,
+    /// The descriptors of the specification, standard streams first.
+    pub imported: &'a [Arc<OpenFile>],
+    /// The file of pages.
+    pub pages: &'a PageFile,
+}
+
+/// The parts of threads.
+struct Made {
+    memory: HashMap<i32, (Arc<Mm>, Vec<Box<dyn Context>>)>,
+    tables: HashMap<u64, Arc<FdTable>>,
+    contexts: HashMap<i32, Arc<FsContext>>,
+}
+
+impl Resources for Made {
+    fn thread(&mut self, mm: i32) -> Option<(Box<dyn Context>, Arc<Mm>)> {
+        let (mm, threads) = self.memory.get_mut(&mm)?;
+        Some((threads.pop()?, mm.clone()))
+    }
+    fn descriptors(&self, id: u64) -> Option<Arc<FdTable>> {
+        self.tables.get(&id).cloned()
+    }
+    fn file_context(&self, id: i32) -> Option<Arc<FsContext>> {
+        self.contexts.get(&id).cloned()
+    }
+}
+
+/// The threads of a sandbox, which wait to be started; those of the first process first. The kernel has no process yet, and its
+/// clock is that of [`KernelState::clock`](crate::KernelState::clock). An error is a sentence for the user; the kernel is of no use
+/// then.
+pub fn restore(
+    kernel: &Arc<Kernel>,
+    saved: &SandboxState,
+    restoring: &Restoring<'_>,
+) -> Result<Vec<Current>, String> {
+    saved.kernel.restore(kernel)?;
+    let _taken = kernel.restore_pids(&saved.processes)?;
+    let cx = Internal::new(&kernel.vfs);
+    let net = &kernel.first.namespaces.net;
+    let given = Given {
+        cx: &cx,
+        unix: restoring.unix,
+        namespace: &|container| (container == 0).then(|| restoring.mounts.clone()),
+        imported: restoring.imported,
+        net: &|inum| (inum == net.inum).then(|| net.clone()),
+        socket: &|_| None,
+        pid: &|nr| kernel.pids.find(nr),
+    };
+    let mut files = FileRestorer::new(given, &saved.files)?;
+    let groups = kernel.restore_groups(&saved.processes)?;
+    let quotas = &kernel.vfs.resources.quotas;
+    let tables: HashMap<u64, Arc<FdTable>> =
+        saved.tables.iter().map(|table| (table.id, FdTable::new(quotas.files.clone()))).collect();
+    let late = Late {
+        process: &|tgid| groups.find(tgid),
+        table: &|id| tables.get(&id).map(|table| table.id),
+    };
+    files.finish(&saved.files, &late)?;
+    for table in &saved.tables {
+        if let Some(new) = tables.get(&table.id) {
+            new.fill(table, |id| files.file(id));
+        }
+    }
+    let mut made = Made { memory: HashMap::new(), tables, contexts: HashMap::new() };
+    for one in &saved.contexts {
+        let context = files.context(&one.context);
+        let context =
+            context.map_err(|e| format!("root or working directory of thread {}: {e}", one.thread))?;
+        made.contexts.insert(one.thread, context);
+    }
+    restore_memory(kernel, &kernel.first, saved, restoring.pages, &files, &mut made)?;
+    let threads = kernel.restore_threads(&saved.processes, &groups, &mut made);
+    // What is left over ends here.
+    for (_, threads) in made.memory.into_values() {
+        threads.into_iter().for_each(|thread| thread.exit());
+    }
+    threads
+}
+
+/// The address spaces, each with as many threads as the image names.
+fn restore_memory(
+    kernel: &Arc<Kernel>,
+    container: &Arc<Container>,
+    saved: &SandboxState,
+    pages: &PageFile,
+    files: &FileRestorer<'_>,
+    made: &mut Made,
+) -> Result<(), String> {
+    let cx = Internal::new(&kernel.vfs);
+    let find = |id| files.file(id);
+    let limits = kernel.platform.limits();
+    let restorer = Restorer::new(&kernel.spaces, limits, pages, &find, &saved.shared)?;
+    for Memory { thread, state } in &saved.memory {
+        let users: Vec<i32> =
+            saved.processes.threads.iter().filter(|t| t.mm == *thread).map(|t| t.tgid).collect();
+        let Some(first) = users.first() else {
+            return Err(format!("no thread uses the memory of thread {thread}"));
+        };
+        let mut ctx = container
+            .new_space(&kernel.platform)
+            .map_err(|e| format!("the host gives no process for the memory of thread {thread}: {e}"))?;
+        let user_ns = kernel.vfs.resources.user_ns.clone();
+        let mm = match restorer.restore(&cx, ctx.as_mut(), state, user_ns) {
+            Ok(mm) => mm,
+            Err(error) => {
+                ctx.exit();
+                return Err(format!("memory of thread {thread}: {error}"));
+            }
+        };
+        let (mut threads, mut known) = (Vec::new(), vec![*first]);
+        for tgid in users.iter().skip(1) {
+            threads.push(ctx.spawn(Spawn::Thread).map_err(|e| format!("the host gives no thread: {e}"))?);
+            mm.users.join(!known.contains(tgid));
+            known.push(*tgid);
+        }
+        threads.push(ctx);
+        if made.memory.insert(*thread, (mm, threads)).is_some() {
+            return Err(format!("the memory of thread {thread} is there twice"));
+        }
+    }
+    Ok(())
+}

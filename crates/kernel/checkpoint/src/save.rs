@@ -1,0 +1,135 @@
+//! A sandbox that stands still, saved.
+
+use crate::files::{Baseline, FileSaver};
+use crate::kernel::KernelState;
+use crate::state::{ContextOf, Memory, SandboxState};
+use crate::{Obstacle, SAVED_BY};
+use files::FdTable;
+use image::PageSink;
+use mm::{Mm, Saver};
+use mounts::FsContext;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use task::{Kernel, SavedParts, Standstill};
+use vfs::Internal;
+
+/// What a sandbox is saved with.
+pub struct Saving<'a> {
+    /// The mounts that its container began with.
+    pub baseline: &'a Baseline,
+    /// Unix sockets.
+    pub unix: &'a socket::unix::UnixFamily,
+    /// Where pages go.
+    pub pages: Arc<dyn PageSink>,
+}
+
+/// A thread's parts as the walk over threads meets them.
+#[derive(Default)]
+struct Found {
+    memory: Vec<(i32, Arc<Mm>)>,
+    tables: BTreeMap<u64, (i32, Arc<FdTable>)>,
+    contexts: Vec<(i32, Arc<FsContext>)>,
+}
+
+impl SavedParts for Found {
+    fn memory(&mut self, tid: i32, mm: &Arc<Mm>) {
+        self.memory.push((tid, mm.clone()));
+    }
+    fn descriptors(&mut self, tid: i32, table: &Arc<FdTable>) {
+        self.tables.entry(table.id).or_insert_with(|| (tid, table.clone()));
+    }
+    fn file_context(&mut self, tid: i32, fs: &Arc<FsContext>) {
+        self.contexts.push((tid, fs.clone()));
+    }
+}
+
+fn obstacles(what: Vec<String>) -> Vec<Obstacle> {
+    what.into_iter().map(|what| Obstacle { what }).collect()
+}
+
+/// What of the kernel and of its threads cannot be saved, as far as can be said without bringing them to a stand.
+pub fn obstacles_of(kernel: &Kernel) -> Vec<Obstacle> {
+    obstacles([kernel.obstacles(), KernelState::obstacles(kernel)].concat())
+}
+
+/// The thread of that ID for messages: `12 (nginx)`.
+fn shown(kernel: &Kernel, tid: i32) -> String {
+    let task = kernel.tree.lock().task(tid).cloned();
+    let Some(task) = task else { return tid.to_string() };
+    let comm = task.comm();
+    let name = String::from_utf8_lossy(&comm);
+    format!("{} ({})", task.group.pid.own_nr(), name.trim_end_matches('\0'))
+}
+
+/// Everything of a sandbox but its pages, which go to [`Saving::pages`]. Nothing is written when something cannot be saved.
+pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState, Vec<Obstacle>> {
+    let kernel = standstill.kernel();
+    let found = obstacles_of(kernel);
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let mut parts = Found::default();
+    let processes = standstill.processes(&mut parts).map_err(obstacles)?;
+    let cx = Internal::new(&kernel.vfs);
+    let mut files = FileSaver::new(&cx, saving.unix, &|_| false);
+    files.container(&kernel.first, saving.baseline);
+    let tables =
+        parts.tables.values().map(|(tid, table)| files.table(table, &shown(kernel, *tid))).collect();
+    let contexts = parts.contexts.iter().map(|(tid, fs)| {
+        let context = files.context(fs, &shown(kernel, *tid));
+        ContextOf { thread: *tid, context }
+    });
+    let contexts = contexts.collect();
+    let mut refused = Vec::new();
+    for (tid, mm) in &parts.memory {
+        refused.extend(mm.obstacles().into_iter().map(|what| {
+            format!("the memory of process {} has {what}", shown(kernel, *tid))
+        }));
+        let mapped: Vec<_> =
+            mm.with_map(|map| map.iter().filter_map(|area| area.file.as_deref().cloned()).collect());
+        for file in mapped.iter().chain(&mm.image().exe) {
+            files.note(file, &|| format!("a file mapped by process {}", shown(kernel, *tid)));
+        }
+    }
+    let files = files.check();
+    let files = match files {
+        Ok(files) if refused.is_empty() => files,
+        Ok(_) => return Err(obstacles(refused)),
+        Err(found) => return Err([obstacles(refused), found].concat()),
+    };
+    let (memory, shared) = save_memory(standstill, &parts.memory, saving)?;
+    Ok(SandboxState {
+        saved_by: SAVED_BY.into(),
+        kernel: KernelState::of(kernel),
+        processes,
+        tables,
+        contexts,
+        files: files.finish(),
+        memory,
+        shared,
+    })
+}
+
+/// The address spaces one after the other, each by a thread of its own that stands still.
+fn save_memory(
+    standstill: &Standstill,
+    memory: &[(i32, Arc<Mm>)],
+    saving: &Saving<'_>,
+) -> Result<(Vec<Memory>, Vec<mm::SharedState>), Vec<Obstacle>> {
+    let failed = |what: String| vec![Obstacle { what }];
+    let mut saver = Saver::new(standstill.kernel().platform.limits(), saving.pages.clone());
+    let mut saved = Vec::new();
+    for (tid, mm) in memory {
+        let (id, mm) = (*tid as u64, mm.clone());
+        let done = standstill.ask(*tid, move |c| {
+            let state = mm.state(id, c.ctx.as_mut(), None, &mut saver);
+            (state, saver)
+        });
+        let Some((state, back)) = done else {
+            return Err(failed(format!("thread {tid} ended while its memory was saved")));
+        };
+        saver = back;
+        saved.push(Memory { thread: *tid, state: state.map_err(failed)? });
+    }
+    Ok((saved, saver.shared()))
+}

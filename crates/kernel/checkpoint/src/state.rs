@@ -1,0 +1,46 @@
+//! The metadata of an image.
+
+use crate::files::{ContextState, FilesState};
+use crate::kernel::KernelState;
+use files::FdTableState;
+use serde::{Deserialize, Serialize};
+use task::ProcessesState;
+
+/// Root, working directory and mask that threads share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextOf {
+    /// The first of the threads.
+    pub thread: i32,
+    /// What they share.
+    pub context: ContextState,
+}
+
+/// An address space that threads share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The first of the threads.
+    pub thread: i32,
+    /// The address space.
+    pub state: mm::MemoryState,
+}
+
+/// A sandbox as plain data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SandboxState {
+    /// The version of ringfence that saved it.
+    pub saved_by: String,
+    /// What does not belong to a process.
+    pub kernel: KernelState,
+    /// Processes and threads.
+    pub processes: ProcessesState,
+    /// Descriptor tables.
+    pub tables: Vec<FdTableState>,
+    /// Roots and working directories.
+    pub contexts: Vec<ContextOf>,
+    /// Open files.
+    pub files: FilesState,
+    /// Address spaces.
+    pub memory: Vec<Memory>,
+    /// Memory that address spaces share without a file.
+    pub shared: Vec<mm::SharedState>,
+}

@@ -1,0 +1,92 @@
+//! The image of a checkpoint: saving the kernel to it, and starting from it.
+
+use crate::errors::other;
+use crate::fds::Fds;
+use checkpoint::files::Baseline;
+use checkpoint::{Obstacle, Restoring, SandboxState, Saving};
+use hostsys::page_file::PageFile;
+use mounts::MountNs;
+use spec::{SandboxSpec, StartError};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use task::{Current, Kernel};
+use vfs::OpenFile;
+
+/// An image that a kernel starts from.
+pub(crate) struct Image {
+    /// Everything but pages.
+    pub(crate) state: SandboxState,
+    pages: PageFile,
+}
+
+impl Image {
+    /// Reads the image of a specification, if it has one.
+    pub(crate) fn open(spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<Image>, StartError> {
+        let Some(image) = spec.image else { return Ok(None) };
+        let (metadata, pages) = (fds.take(image.metadata)?, fds.take(image.pages)?);
+        let said = |error: &dyn std::fmt::Display| other(format!("image of the checkpoint: {error}"));
+        let mut bytes = Vec::new();
+        File::from(metadata).take(checkpoint::LONGEST).read_to_end(&mut bytes).map_err(|e| said(&e))?;
+        let state = checkpoint::decode(&bytes).map_err(|e| said(&e))?;
+        let pages = PageFile::open(Arc::new(pages)).map_err(|e| said(&e))?;
+        Ok(Some(Image { state, pages }))
+    }
+
+    /// The threads of the container, which wait to be started; that of the first process first.
+    pub(crate) fn restore(
+        &self,
+        kernel: &Arc<Kernel>,
+        mounts: Arc<MountNs>,
+        imported: &[Arc<OpenFile>],
+    ) -> Result<Vec<Current>, StartError> {
+        let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
+        let restoring = Restoring { unix, mounts, imported, pages: &self.pages };
+        checkpoint::restore(kernel, &self.state, &restoring)
+            .map_err(|error| other(format!("image of the checkpoint: {error}")))
+    }
+}
+
+/// Names what cannot be saved.
+fn refused(found: &[Obstacle]) -> StartError {
+    /// So many are named.
+    const NAMED: usize = 10;
+    let named: Vec<_> = found.iter().take(NAMED).map(|obstacle| obstacle.what.as_str()).collect();
+    let more = match found.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!("; and {n} more"),
+    };
+    other(format!("cannot save the container: {}{more}", named.join("; ")))
+}
+
+/// Saves the kernel to the files of metadata and pages. `after` runs when all is written, and before the threads go on.
+pub(crate) fn save(
+    kernel: &Arc<Kernel>,
+    baseline: &Baseline,
+    [metadata, pages]: [OwnedFd; 2],
+    after: impl FnOnce(),
+) -> Result<(), StartError> {
+    let found = checkpoint::obstacles_of(kernel);
+    if !found.is_empty() {
+        return Err(refused(&found));
+    }
+    let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
+    let pages = Arc::new(PageFile::create(Arc::new(pages)));
+    let standstill = kernel.stand_still().ok_or_else(|| other("another checkpoint is being made".into()))?;
+    let standstill = standstill.map_err(|missing| {
+        let named = missing.threads.iter().map(|(tid, name, call)| match call {
+            Some(call) => format!("thread {tid} ({name}) stays in system call {call}"),
+            None => format!("thread {tid} ({name}) does not come to a stand"),
+        });
+        other(format!("cannot save the container: {}", named.collect::<Vec<_>>().join("; ")))
+    })?;
+    let saving = Saving { baseline, unix, pages: pages.clone() };
+    let state = checkpoint::save(&standstill, &saving).map_err(|found| refused(&found))?;
+    pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
+    let bytes = checkpoint::encode(&state).map_err(other)?;
+    File::from(metadata).write_all(&bytes).map_err(|error| other(format!("file of metadata: {error}")))?;
+    after();
+    drop(standstill);
+    Ok(())
+}

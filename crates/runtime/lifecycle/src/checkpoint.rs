@@ -1,0 +1,230 @@
+//! `checkpoint`, `restore` and `clone`: a sandbox saved to an image, and back.
+//!
+//! An image is a directory with the files [`METADATA`] and [`PAGES`]. The sandbox writes both to descriptors that this process
+//! opened. The file of metadata gets its name last, when everything is on the disk: what lacks it is no image.
+
+use crate::find::connect;
+use crate::ps::running;
+use crate::run::run;
+use crate::{Error, Result, RunOptions, Settings, pod};
+use bundle::Pod;
+use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, unlinkat};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file of metadata.
+pub const METADATA: &str = "metadata";
+/// The file of pages.
+pub const PAGES: &str = "pages";
+/// What the file of metadata is called until it is whole.
+const UNFINISHED: &str = "metadata.unfinished";
+
+/// The files of an image, open for reading.
+#[derive(Debug)]
+pub struct ImageFiles {
+    /// Metadata.
+    pub metadata: OwnedFd,
+    /// Pages.
+    pub pages: OwnedFd,
+}
+
+impl ImageFiles {
+    /// For a sandbox that is restored from them.
+    pub(crate) fn share(&self) -> std::io::Result<Vec<OwnedFd>> {
+        [&self.metadata, &self.pages].into_iter().map(OwnedFd::try_clone).collect()
+    }
+
+    /// Opens the image in a directory.
+    fn open(dir: &Path) -> Result<ImageFiles> {
+        let open = |name: &str| {
+            let path = dir.join(name);
+            let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty());
+            file.map_err(|error| {
+                Error::from(format!("{} is no image of a checkpoint: {name}: {error}", dir.display()))
+            })
+        };
+        Ok(ImageFiles { metadata: open(METADATA)?, pages: open(PAGES)? })
+    }
+}
+
+/// How a checkpoint is made.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointOptions {
+    /// Directory of the image.
+    pub image: PathBuf,
+    /// The container goes on.
+    pub leave_running: bool,
+}
+
+/// An image in the making. What there is of it goes when this is dropped before the end.
+struct NewImage<'a> {
+    dir: OwnedFd,
+    path: &'a Path,
+    whole: bool,
+}
+
+impl NewImage<'_> {
+    fn begin(path: &Path) -> Result<NewImage<'_>> {
+        let said = |what: &str, error| Error::from(format!("{what} {}: {error}", path.display()));
+        match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(said("cannot make the directory", error)),
+        }
+        let dir = openat(CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| said("cannot open the directory", error))?;
+        Ok(NewImage { dir, path, whole: false })
+    }
+
+    fn file(&self, name: &str) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR);
+        file.map(File::from).map_err(|error| match error {
+            rustix::io::Errno::EXIST => Error::from(format!(
+                "{} holds {name} already: give a directory without an image",
+                self.path.display()
+            )),
+            error => Error::from(format!("cannot make {name} in {}: {error}", self.path.display())),
+        })
+    }
+
+    fn finish(mut self, files: &[&File]) -> Result<()> {
+        let written = |error: std::io::Error| format!("cannot write {}: {error}", self.path.display());
+        for file in files {
+            file.sync_all().map_err(written)?;
+        }
+        renameat(&self.dir, UNFINISHED, &self.dir, METADATA).map_err(|error| written(error.into()))?;
+        self.whole = true;
+        rustix::fs::fsync(&self.dir).map_err(|error| written(error.into()))?;
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) {
+        let _ = unlinkat(&self.dir, name, AtFlags::empty());
+    }
+}
+
+/// Saves a running container to an image.
+pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) -> Result<()> {
+    let image = NewImage::begin(&options.image)?;
+    if rustix::fs::statat(&image.dir, METADATA, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        let dir = options.image.display();
+        return Err(format!("{dir} holds an image already: give a directory without one").into());
+    }
+    let metadata = image.file(UNFINISHED)?;
+    let done = image.file(PAGES).and_then(|pages| {
+        let saved = save(settings, id, (metadata.as_fd(), pages.as_fd()), options.leave_running);
+        saved.map(|()| pages)
+    });
+    match done {
+        Ok(pages) => {
+            let dir = image.path;
+            image.finish(&[&pages, &metadata]).inspect_err(|_| {
+                // Nothing that passes for an image.
+                let _ = std::fs::remove_file(dir.join(UNFINISHED));
+                let _ = std::fs::remove_file(dir.join(PAGES));
+            })
+        }
+        Err(error) => {
+            image.remove(UNFINISHED);
+            image.remove(PAGES);
+            Err(error)
+        }
+    }
+}
+
+/// Has a running container saved to two files.
+fn save(
+    settings: &Settings,
+    id: &str,
+    (metadata, pages): (BorrowedFd<'_>, BorrowedFd<'_>),
+    leave_running: bool,
+) -> Result<()> {
+    let (container, _) = settings.find(id)?;
+    let _lock = container.lock()?;
+    let (container, record) = running(settings, id)?;
+    if record.is_frozen() {
+        return Err("container is paused: resume it first".into());
+    }
+    if record.pod() != Pod::None || pod::is_shared(settings, &record) {
+        return Err("a container of a pod cannot be saved by itself yet".into());
+    }
+    let client = connect(&container)?;
+    if record.writes_back() {
+        let left = client.write_back()?;
+        if !left.is_empty() {
+            log::warn!("written back without: {left}");
+        }
+    }
+    client.checkpoint(metadata, pages, leave_running)?;
+    if !leave_running {
+        container.wait_end()?;
+    }
+    Ok(())
+}
+
+/// How a container is restored.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreOptions {
+    /// As for `run`.
+    pub run: RunOptions,
+    /// Directory of the image.
+    pub image: PathBuf,
+}
+
+/// Makes a container from an image; in the foreground it stays until that ends, with its exit status.
+pub fn restore(settings: &Settings, options: &RestoreOptions) -> Result<u8> {
+    let mut options = options.clone();
+    options.run.create.image = Some(Arc::new(ImageFiles::open(&options.image)?));
+    run(settings, &options.run)
+}
+
+/// Makes further containers like a running one, which goes on: with its bundle, and in its state.
+pub fn clone(settings: &Settings, id: &str, new: &[String]) -> Result<()> {
+    let (_, record) = running(settings, id)?;
+    let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
+    let (metadata, pages) = (memory("metadata")?, memory("pages")?);
+    save(settings, id, (metadata.as_fd(), pages.as_fd()), true)?;
+    let image = Arc::new(ImageFiles { metadata, pages });
+    for name in new {
+        let mut options = RunOptions { detach: true, ..RunOptions::default() };
+        options.create.id.clone_from(name);
+        options.create.bundle.clone_from(&record.state.bundle);
+        options.create.image = Some(image.clone());
+        run(settings, &options)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::StateDir;
+
+    #[test]
+    fn what_fails_leaves_no_image() {
+        let dir = StateDir::new("checkpoint");
+        let options = CheckpointOptions { image: dir.0.join("image"), leave_running: false };
+        let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
+        assert_eq!(error.message(), "container does not exist: missing");
+        assert_eq!(std::fs::read_dir(&options.image).unwrap().count(), 0);
+        let error = ImageFiles::open(&options.image).unwrap_err();
+        assert!(error.message().contains("is no image of a checkpoint: metadata: "), "{error}");
+    }
+
+    #[test]
+    fn an_image_is_not_written_over() {
+        let dir = StateDir::new("checkpoint-twice");
+        for name in [METADATA, UNFINISHED, PAGES] {
+            let image = dir.0.join(name);
+            std::fs::create_dir(&image).unwrap();
+            std::fs::write(image.join(name), "kept").unwrap();
+            let options = CheckpointOptions { image: image.clone(), leave_running: false };
+            let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
+            assert!(error.message().contains("already: give a directory without"), "{error}");
+            assert_eq!(std::fs::read_dir(&image).unwrap().count(), 1, "{name}");
+            assert_eq!(std::fs::read(image.join(name)).unwrap(), b"kept");
+        }
+    }
+}
