@@ -26,11 +26,13 @@ mod memfile;
 mod node;
 mod open_file;
 mod options;
+mod saved;
 mod storage;
 #[cfg(test)]
 mod tests;
 pub mod walk;
 
+pub use content::ContentState;
 pub use filestore::FileStore;
 pub use fs::TmpFs;
 pub use memfd::{Memfds, add_seals, get_seals};

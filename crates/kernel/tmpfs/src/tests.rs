@@ -15,6 +15,7 @@ use vfs::mount::Propagation;
 use vfs::testing::TestCaller;
 use vfs::*;
 
+mod saved;
 mod walking;
 
 fn root() -> TestCaller {

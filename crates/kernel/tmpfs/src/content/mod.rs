@@ -12,6 +12,9 @@
 //! A checkpoint keeps the bytes, the holes, the seals and whether the content is still the lower file's.
 
 mod pages;
+mod state;
+
+pub use self::state::ContentState;
 
 use self::pages::{
     copy_extents, disk_reserve, disk_write, heap_punch, heap_reserve, heap_write, mem_reserve, put, uncharge,
