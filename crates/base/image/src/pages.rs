@@ -6,8 +6,10 @@ use std::io;
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 /// Room for fewer bytes than this between two pages stays in one extent, as a hole of the file: one host mapping more
-/// costs more than the hole.
+/// costs more than the hole. It doubles with every [`MANY`] extents, so that their number stays small.
 const GAP: u64 = 1 << 20;
+/// See [`GAP`].
+const MANY: usize = 256;
 
 /// A file of pages that is written. Several threads may write.
 pub trait PageSink: Send + Sync {
@@ -88,9 +90,10 @@ impl<'a> Runs<'a> {
 
     fn data(&mut self, at: u64, pages: &[u8]) -> io::Result<()> {
         let len = pages.len() as u64;
+        let most = GAP << (self.extents.len() / MANY).min(30);
         if let Some(last) = self.extents.last_mut() {
             let gap = at - (last.at + last.len);
-            if gap == 0 || gap < GAP && !self.exact {
+            if gap == 0 || gap < most && !self.exact {
                 let file_end = last.offset + last.len;
                 let offset = self.sink.reserve(gap + len)?;
                 if offset == file_end {
@@ -176,6 +179,25 @@ mod tests {
         runs.put(4 * PAGE, &page(0)).unwrap();
         let extent = |at, len, offset| Extent { at: at * PAGE, len: len * PAGE, offset: offset * PAGE };
         assert_eq!(runs.finish(), [extent(0, 3, 0), extent(4, 1, 3)]);
+    }
+
+    #[test]
+    fn scattered_pages_make_few_extents() {
+        struct Nowhere(std::sync::atomic::AtomicU64);
+        impl PageSink for Nowhere {
+            fn reserve(&self, len: u64) -> io::Result<u64> {
+                Ok(self.0.fetch_add(len, std::sync::atomic::Ordering::Relaxed))
+            }
+            fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let file = Nowhere(0.into());
+        let mut runs = Runs::new(&file);
+        for i in 0..1 << 17 {
+            runs.put(i << 21, &page(1)).unwrap();
+        }
+        assert_eq!(runs.finish().len(), MANY);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Figures of processes in the host's procfs, asked for across a socket: a process that can open no file of the host
 //! gets them from one that has a procfs.
 //!
-//! A request names a file and processes. The answer is the files' text. Neither side trusts the other: an answer is only
-//! parsed, and a request can name nothing but the files of [`File`].
+//! A request names a file and processes. The answer is the files' text. Another one asks which pages of a process are its
+//! own, for a checkpoint. Neither side trusts the other: an answer is only
+//! parsed, and a request can name nothing but the files of [`File`] and a process's pagemap.
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{read, write};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A file of a process, or of a thread, in /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,11 @@ const FILES: [(File, &str); 5] = [
     (File::ThreadStat, "task/#/stat"),
     (File::Schedstat, "schedstat"),
 ];
+
+/// Stands for the request of [`own_pages`].
+const OWN_PAGES: u8 = 255;
+/// Ranges in one answer to it.
+const RANGES: usize = 1000;
 
 /// Most processes of a request.
 pub const MOST: usize = 64;
@@ -59,6 +65,46 @@ pub fn ask(socket: BorrowedFd<'_>, file: File, pids: &[i32]) -> Option<Vec<Strin
     (texts.len() == pids.len()).then_some(texts)
 }
 
+/// What of `start..end` of a process is its own, as [`crate::pagemap::own_pages`] finds it: how far the answer goes, and
+/// ranges in ascending order. `None` when the other side is gone or cannot tell.
+pub fn own_pages(socket: BorrowedFd<'_>, pid: i32, start: u64, end: u64) -> Option<(u64, Vec<(u64, u64)>)> {
+    let mut request = vec![OWN_PAGES];
+    request.extend(pid.to_le_bytes());
+    request.extend([start, end].iter().flat_map(|n| n.to_le_bytes()));
+    if write(socket, &request).ok()? != request.len() {
+        return None;
+    }
+    let mut answer = vec![0; 8 + 16 * RANGES];
+    let length = read(socket, &mut answer).ok()?;
+    let (words, _) = answer.get(..length)?.as_chunks();
+    let (until, ranges) = words.split_first().map(|(w, rest)| (u64::from_le_bytes(*w), rest))?;
+    let mut at = start;
+    let mut found = Vec::new();
+    for [a, b] in ranges.as_chunks().0 {
+        let (a, b) = (u64::from_le_bytes(*a), u64::from_le_bytes(*b));
+        let sound = at <= a && a < b && b <= end && a % 4096 == 0 && b % 4096 == 0;
+        sound.then_some(())?;
+        found.push((a, b));
+        at = b;
+    }
+    (start < until && at <= until && until <= end).then_some((until, found))
+}
+
+/// The answer to that; empty when there is none.
+fn answer_own_pages(procfs: BorrowedFd<'_>, request: &[u8]) -> Vec<u8> {
+    let ask = || {
+        let (pid, rest) = request.split_first_chunk()?;
+        let pid = i32::from_le_bytes(*pid);
+        let [start, end] = *rest.as_chunks().0 else { return None };
+        let file = open(procfs, pid, "pagemap").ok()?;
+        let range = (u64::from_le_bytes(start), u64::from_le_bytes(end));
+        crate::pagemap::own_pages(file.as_fd(), range.0, range.1, RANGES).ok()
+    };
+    let Some((until, ranges)) = ask() else { return Vec::new() };
+    let words = std::iter::once(until).chain(ranges.into_iter().flat_map(|(a, b)| [a, b]));
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
 /// Answers one request from the root directory of a procfs; false when the other side is gone.
 pub fn answer(socket: BorrowedFd<'_>, procfs: BorrowedFd<'_>) -> io::Result<bool> {
     let mut request = [0; 1 + 4 * MOST];
@@ -66,6 +112,12 @@ pub fn answer(socket: BorrowedFd<'_>, procfs: BorrowedFd<'_>) -> io::Result<bool
     let Some((number, pids)) = request.get(..length).and_then(|request| request.split_first()) else {
         return Ok(false);
     };
+    if *number == OWN_PAGES {
+        let answer = answer_own_pages(procfs, pids);
+        // An empty message would be taken for the end.
+        let answer = if answer.is_empty() { vec![0] } else { answer };
+        return Ok(write(socket, &answer)? == answer.len());
+    }
     let Some((_, name)) = FILES.get(usize::from(*number)) else { return Ok(false) };
     let mut answer = Vec::new();
     for (i, pid) in pids.as_chunks().0.iter().enumerate() {
@@ -81,22 +133,25 @@ pub fn answer(socket: BorrowedFd<'_>, procfs: BorrowedFd<'_>) -> io::Result<bool
 }
 
 fn text(procfs: BorrowedFd<'_>, pid: i32, name: &str, room: usize) -> io::Result<Vec<u8>> {
-    if pid <= 0 {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let path = format!("#/{name}").replace('#', &pid.to_string());
-    let file = openat(procfs, path, FLAGS, Mode::empty())?;
+    let file = open(procfs, pid, name)?;
     let mut text = vec![0; room];
     let length = read(&file, &mut text)?;
     text.truncate(length);
     Ok(text)
 }
 
+fn open(procfs: BorrowedFd<'_>, pid: i32, name: &str) -> io::Result<OwnedFd> {
+    if pid <= 0 {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let path = format!("#/{name}").replace('#', &pid.to_string());
+    Ok(openat(procfs, path, FLAGS, Mode::empty())?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    use std::os::fd::AsFd;
 
     #[test]
     fn figures_of_processes() {
@@ -114,6 +169,11 @@ mod tests {
             let stat = ask(asks.as_fd(), file, &[me]).unwrap();
             assert!(stat[0].starts_with(&format!("{me} (")), "{stat:?}");
         }
+        let page = (&raw const asks) as u64 / 4096 * 4096;
+        if let Some(found) = own_pages(asks.as_fd(), me, page, page + 4096) {
+            assert_eq!(found, (page + 4096, vec![(page, page + 4096)]));
+        }
+        assert_eq!(own_pages(asks.as_fd(), i32::MAX, page, page + 4096), None);
         // No such file: the other side gives up, and nothing is answered.
         write(&asks, &[9, 1, 0, 0, 0]).unwrap();
         thread.join().unwrap();

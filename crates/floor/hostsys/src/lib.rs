@@ -21,6 +21,7 @@ pub mod net;
 pub mod one_fd;
 pub mod packet;
 pub mod page_file;
+pub mod pagemap;
 pub mod perf;
 pub mod process;
 pub mod ptrace;

@@ -185,6 +185,9 @@ impl Mm {
                 _ => parts.push((start, end)),
             }
         }
+        if v.file.is_some() {
+            parts = joined(&parts);
+        }
         let m = self.map.lock();
         let mut rest = Vec::new();
         for (start, end) in parts {
@@ -229,9 +232,31 @@ impl Mm {
     }
 }
 
+/// Joins ranges of pages over a file where what is between is small, so that there are not too many mappings. What is
+/// between is saved too: it is as in the file.
+fn joined(parts: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    for &(start, end) in parts {
+        let most = (4 * PAGE_SIZE) << (out.len() / 64).min(30);
+        match out.last_mut() {
+            Some(last) if start - last.1 < most => last.1 = end,
+            _ => out.push((start, end)),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_ranges_become_few() {
+        let parts: Vec<_> = (0..100_000).map(|i| (i * 9 * PAGE_SIZE, (i * 9 + 1) * PAGE_SIZE)).collect();
+        let few = joined(&parts);
+        assert!(few.len() < 200, "{}", few.len());
+        assert_eq!((few[0], few.last().unwrap().1), (parts[0], parts[99_999].1));
+    }
 
     #[test]
     fn shared_memory_is_saved_once() {

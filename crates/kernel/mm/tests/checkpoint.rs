@@ -2,8 +2,11 @@
 
 use abi::PAGE_SIZE as PAGE;
 use hostsys::page_file::PageFile;
-use mm::{AddressSpaces, MapArgs, MemoryMap, MemoryState, Mm, Restorer, Saver, SharedState};
+use image::PageSource;
+use mm::{AddressSpaces, MapArgs, MemoryMap, MemoryState, Mm, Presence, Restorer, Saver, SharedState};
 use platform::{Context, Platform, Spawn};
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use vfs::OpenFile;
 use vfs::testing::TestCaller;
@@ -79,7 +82,29 @@ struct Image {
     pages: PageFile,
 }
 
-fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process]) -> Image {
+/// What the host's pagemap says.
+struct PageMap(std::fs::File);
+
+impl Presence for PageMap {
+    fn own_pages(&mut self, mut at: u64, end: u64, found: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+        while at < end {
+            let (until, ranges) = hostsys::pagemap::own_pages(self.0.as_fd(), at, end, 3)
+                .map_err(|e| io::Error::from_raw_os_error(e.raw()))?;
+            ranges.into_iter().for_each(|(a, b)| found(a, b));
+            at = until;
+        }
+        Ok(())
+    }
+}
+
+/// `None` where the host's kernel is too old.
+fn page_map(p: &Process) -> Option<PageMap> {
+    let file = std::fs::File::open(format!("/proc/{}/pagemap", p.mm.space.host_pid())).ok()?;
+    let mut map = PageMap(file);
+    map.own_pages(0, PAGE, &mut |_, _| ()).is_ok().then_some(map)
+}
+
+fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process], scans: bool) -> Image {
     let fd = Arc::new(hostsys::memfd::create(c"pages", 0, false).unwrap());
     let pages = Arc::new(PageFile::create(fd.clone()));
     let mut files: Vec<Arc<OpenFile>> = Vec::new();
@@ -89,7 +114,9 @@ fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process]) -> Image {
         assert!(p.mm.obstacles().is_empty());
         p.mm.with_map(|m| files.extend(m.iter().filter_map(|area| area.file.as_deref().cloned())));
         files.extend(p.mm.image().exe);
-        spaces.push(p.mm.state(i as u64, p.ctx.as_mut(), None, &mut saver).unwrap());
+        let mut map = if scans { page_map(p) } else { None };
+        let own = map.as_mut().map(|map| map as &mut dyn Presence);
+        spaces.push(p.mm.state(i as u64, p.ctx.as_mut(), own, &mut saver).unwrap());
     }
     let shared = saver.shared();
     pages.finish().unwrap();
@@ -116,7 +143,7 @@ fn zero() -> Vec<u8> {
     vec![0; 4]
 }
 
-fn memory(platform: Arc<dyn Platform>) {
+fn memory(platform: Arc<dyn Platform>, scans: bool) {
     let all = Arc::new(AddressSpaces::default());
     let mut a = Process::new(&platform, &all);
     let heap = a.map(2000, RW, ANON, None);
@@ -143,7 +170,9 @@ fn memory(platform: Arc<dyn Platform>) {
     b.put(heap + 100 * PAGE, b"bbbb");
     assert_eq!(a.get(shared + 7 * PAGE), b"both");
 
-    let image = save(&platform, &mut [&mut a, &mut b]);
+    let image = save(&platform, &mut [&mut a, &mut b], scans);
+    let heap_pages = &image.spaces[0].areas.iter().find(|v| v.start == heap).unwrap().pages;
+    assert_eq!(heap_pages.len(), 3);
     // The program goes on as before.
     assert_eq!(a.mm.space.read(guard + PAGE, &mut [0; 4]), 0);
     assert_eq!(a.get(heap + 100 * PAGE), b"hund");
@@ -153,7 +182,7 @@ fn memory(platform: Arc<dyn Platform>) {
     a.put(shared + 7 * PAGE, b"late");
     let again = {
         let mut all: Vec<&mut Process> = restored.iter_mut().collect();
-        save(&platform, &mut all)
+        save(&platform, &mut all, scans)
     };
     for processes in [restored, restore(&platform, &again)] {
         let [mut a, b]: [Process; 2] = processes.try_into().ok().unwrap();
@@ -209,12 +238,43 @@ fn memory(platform: Arc<dyn Platform>) {
     }
 }
 
+/// A large reservation with little in it costs little.
+fn reservation(platform: Arc<dyn Platform>) {
+    let mut a = Process::new(&platform, &Arc::default());
+    let pages = 1 << 28;
+    let at = a.map(pages, RW, ANON | libc::MAP_NORESERVE, None);
+    for page in [0, 7, 8, pages / 2, pages - 1] {
+        a.put(at + page * PAGE, b"used");
+    }
+    a.settled(|mm, ctx| mm.mprotect(ctx, at, pages * PAGE, libc::PROT_NONE));
+    if page_map(&a).is_none() {
+        return;
+    }
+    let image = save(&platform, &mut [&mut a], true);
+    assert_eq!(image.spaces[0].areas[0].pages.len(), 3);
+    assert_eq!(image.pages.len(), 11 * PAGE);
+    let [mut b]: [Process; 1] = restore(&platform, &image).try_into().ok().unwrap();
+    b.settled(|mm, ctx| mm.mprotect(ctx, at, pages * PAGE, RW));
+    for page in [0, 7, 8, pages / 2, pages - 1] {
+        assert_eq!(b.get(at + page * PAGE), b"used");
+        assert_eq!(b.get(at + (page ^ 2) * PAGE), zero());
+    }
+}
+
+#[test]
+fn a_reservation_of_a_terabyte() {
+    reservation(ptrace());
+    reservation(systrap());
+}
+
 #[test]
 fn memory_on_ptrace() {
-    memory(ptrace());
+    memory(ptrace(), false);
+    memory(ptrace(), true);
 }
 
 #[test]
 fn memory_on_systrap() {
-    memory(systrap());
+    memory(systrap(), false);
+    memory(systrap(), true);
 }

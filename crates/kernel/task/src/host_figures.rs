@@ -3,6 +3,7 @@
 
 use hostsys::figures::{self, File, MOST};
 use lock_order::Mutex;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Where to ask. Without it, or without a procfs on the other side, nothing is known.
@@ -40,6 +41,31 @@ pub struct RunTime {
     pub waited: u64,
 }
 
+/// Which pages of a process are its own.
+pub struct OwnPages<'a> {
+    figures: &'a HostFigures,
+    pid: i32,
+}
+
+impl OwnPages<'_> {
+    fn ask(&self, start: u64, end: u64) -> Option<(u64, Vec<(u64, u64)>)> {
+        figures::own_pages(self.figures.0.lock().as_ref()?.as_fd(), self.pid, start, end)
+    }
+}
+
+impl mm::Presence for OwnPages<'_> {
+    fn own_pages(&mut self, start: u64, end: u64, found: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+        let mut at = start;
+        while at < end {
+            let gone = || io::Error::other("the host does not tell which pages were written");
+            let (until, ranges) = self.ask(at, end).ok_or_else(gone)?;
+            ranges.into_iter().for_each(|(a, b)| found(a, b));
+            at = until;
+        }
+        Ok(())
+    }
+}
+
 impl HostFigures {
     /// Asks across this socket.
     pub fn new(socket: Option<OwnedFd>) -> Self {
@@ -58,6 +84,13 @@ impl HostFigures {
 
     fn ask_one(&self, file: File, pid: i32) -> Option<String> {
         self.ask(file, &[pid])?.pop().filter(|text| !text.is_empty())
+    }
+
+    /// Which pages of a process of the host are its own, for a checkpoint of its memory. `None` where the host does not
+    /// tell.
+    pub fn own_pages(&self, pid: i32) -> Option<OwnPages<'_>> {
+        let pages = OwnPages { figures: self, pid };
+        pages.ask(0, 4096).is_some().then_some(pages)
     }
 
     /// Resident memory of a process of the host.

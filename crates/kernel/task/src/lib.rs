@@ -97,7 +97,7 @@ pub use current::{Current, RestartBlock};
 pub use exit::{Stage, end};
 pub use hold_creds::CredLock;
 pub use holder::Holder;
-pub use host_figures::{HostFigures, ResidentKib, ResidentPages, RunTime};
+pub use host_figures::{HostFigures, OwnPages, ResidentKib, ResidentPages, RunTime};
 pub use inherit::{ProcessInherited, TaskInherited};
 pub use jobs::Jobs;
 pub use kernel::{Kernel, MakeNet, Parts, RELEASE, RELEASE_26, SI_HOST, SystemCalls, VERSION, uptime_ns};

@@ -3,6 +3,7 @@
 
 use confine::filter::{Arg, Rule};
 use hostsys::figures;
+use hostsys::pagemap::PAGEMAP_SCAN;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
@@ -59,6 +60,14 @@ impl Figures {
         let (fd, flags) = (this.procfs.as_raw_fd() as u32, u64::from(figures::FLAGS.bits()));
         let when = [Arg::Is(0, fd), Arg::Bits(2, !LARGE & u64::from(u32::MAX), flags)];
         let when: [&[Arg]; 1] = [&when];
-        f(&[Rule { call: libc::SYS_openat, when: &when, why: "figures of the sandbox's processes" }])
+        let scan: [&[Arg]; 1] = [&[Arg::Is(1, PAGEMAP_SCAN as u32)]];
+        f(&[
+            Rule { call: libc::SYS_openat, when: &when, why: "figures of the sandbox's processes" },
+            Rule {
+                call: libc::SYS_ioctl,
+                when: &scan,
+                why: "pages of the sandbox's processes, for a checkpoint",
+            },
+        ])
     }
 }
