@@ -6,7 +6,7 @@ use crate::state::{ContextOf, Memory, SandboxState};
 use crate::{Obstacle, SAVED_BY};
 use files::FdTable;
 use image::PageSink;
-use mm::{Mm, Saver};
+use mm::{Mm, Presence, Saver};
 use mounts::FsContext;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,7 +122,10 @@ fn save_memory(
     for (tid, mm) in memory {
         let (id, mm) = (*tid as u64, mm.clone());
         let done = standstill.ask(*tid, move |c| {
-            let state = mm.state(id, c.ctx.as_mut(), None, &mut saver);
+            let kernel = c.kernel().clone();
+            let mut own = kernel.figures.own_pages(mm.space.host_pid());
+            let own = own.as_mut().map(|own| own as &mut dyn Presence);
+            let state = mm.state(id, c.ctx.as_mut(), own, &mut saver);
             (state, saver)
         });
         let Some((state, back)) = done else {

@@ -137,7 +137,9 @@ impl IpcNamespace {
 
     /// How many semaphore sets, message queues and segments of shared memory there are.
     pub fn counts(&self) -> (usize, usize, usize) {
-        (self.sem.lock().len(), self.msg.lock().len(), self.shm.lock().len())
+        let sets = self.sem.lock().len();
+        let queues = self.msg.lock().len();
+        (sets, queues, self.shm.lock().len())
     }
 
     fn next_number(&self) -> u64 {
