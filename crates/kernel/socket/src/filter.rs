@@ -61,6 +61,10 @@ impl Filter for Program {
         // All of a packet is known, so the answer is.
         self.program.run(&Packet(packet)).unwrap_or(0) as usize
     }
+
+    fn instructions(&self) -> Option<&[u8]> {
+        Some(&self.bytes)
+    }
 }
 
 #[cfg(test)]

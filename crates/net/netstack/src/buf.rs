@@ -173,6 +173,20 @@ impl Deref for Buf {
     }
 }
 
+impl serde::Serialize for Buf {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(self)
+    }
+}
+
+/// The block belongs to no pool.
+impl<'de> serde::Deserialize<'de> for Buf {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Buf, D::Error> {
+        let bytes: Vec<u8> = crate::plain::bytes::deserialize(from)?;
+        Ok(Pool::default().copy(&bytes))
+    }
+}
+
 impl fmt::Debug for Buf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buf({} bytes)", self.len())

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Path MTU discovery of a socket (`IP_MTU_DISCOVER`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum MtuDiscovery {
     /// Fragments as needed, never forbids it.
     Dont,
@@ -24,7 +24,7 @@ pub enum MtuDiscovery {
 }
 
 /// Options of every IP socket. Plain data: the kernel reads and writes the fields under the socket's lock with `configure`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct IpOptions {
     /// `SO_REUSEADDR`
     pub reuse_addr: bool,
@@ -178,6 +178,14 @@ impl IpOptions {
             receive_buffer: sysctls.rmem_default.size(),
             send_buffer: sysctls.wmem_default.size(),
         }
+    }
+
+    /// Whether saved ones are within the bounds of what programs can set.
+    pub(crate) fn check(&self) -> bool {
+        const BUFFER: usize = 1 << 31;
+        self.receive_buffer <= BUFFER
+            && self.send_buffer <= BUFFER
+            && self.extensions.as_ref().is_none_or(|extensions| extensions.check())
     }
 
     /// True when errors about packets to an address go to the error queue.

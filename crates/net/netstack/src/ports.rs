@@ -5,7 +5,7 @@ use crate::keys::Keys;
 use std::net::{IpAddr, SocketAddr};
 
 /// The local side of a bound socket, with what matters to other sockets that want the port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Binding {
     /// The address; unspecified for all.
     pub(crate) ip: IpAddr,

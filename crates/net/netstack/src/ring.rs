@@ -29,12 +29,6 @@ impl Ring {
         Ring { charge: Charge::of(memory), ..Ring::default() }
     }
 
-    /// The ring belongs to another stack from now on.
-    pub fn move_to(&mut self, memory: &Arc<Memory>) {
-        self.charge = Charge::of(memory);
-        self.charge.set(self.storage.len());
-    }
-
     /// What the ring counts for.
     pub(crate) fn charge(&self) -> &Charge {
         &self.charge
@@ -95,6 +89,24 @@ impl Ring {
         let at = self.place(from);
         let first = n.min(self.storage.len() - at);
         [&self.storage[at..at + first], &self.storage[..n - first]]
+    }
+
+    /// The bytes of the ring and `ahead` bytes that were written beyond its end, for a checkpoint.
+    pub(crate) fn image(&self, ahead: usize) -> Vec<u8> {
+        let n = self.len.saturating_add(ahead).min(self.storage.len());
+        if n == 0 {
+            return Vec::new();
+        }
+        let at = self.place(0);
+        let first = n.min(self.storage.len() - at);
+        [&self.storage[at..at + first], &self.storage[..n - first]].concat()
+    }
+
+    /// Puts an image into the ring, of which the first `len` bytes are in order.
+    pub(crate) fn fill(&mut self, image: &[u8], len: usize) {
+        self.clear();
+        self.write_ahead(0, image);
+        self.commit(len.min(image.len()));
     }
 
     /// Copies the bytes from `from` on into `out`; returns how many.

@@ -11,7 +11,7 @@ use crate::network::change::How;
 use crate::network::layer::Network;
 use crate::network::schedule::{Alarm, Target};
 use crate::notify::Notifier;
-use crate::tcp::{FastOpenKeys, Saved, Tcp, TcpSocket};
+use crate::tcp::{FastOpenKeys, Tcp, TcpSocket};
 use crate::wire::eth::Mac;
 use abi::Errno;
 use ktime::Ktime;
@@ -67,16 +67,6 @@ impl Stack {
     /// A TCP socket that is not bound.
     pub fn tcp_socket(self: &Arc<Self>, v6: bool, notify: Notifier) -> Arc<TcpSocket> {
         TcpSocket::new(&self.tcp.context(|| self.clone()), v6, notify)
-    }
-
-    /// Puts a saved connection into the stack, which has its address; `EADDRINUSE` when one with the same addresses is there.
-    pub fn restore_tcp(
-        self: &Arc<Self>,
-        saved: Saved,
-        now: Ktime,
-        notify: Notifier,
-    ) -> Result<Arc<TcpSocket>, Errno> {
-        TcpSocket::restore(&self.tcp.context(|| self.clone()), saved, now, notify)
     }
 
     /// A datagram socket that is not bound. Raw sockets receive from now on.

@@ -21,7 +21,7 @@ pub const SHOWN: usize = 2048;
 pub const TX: u32 = TX_SOFTWARE | TX_SCHED | TX_ACK;
 
 /// What was recorded (`SCM_TSTAMP_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Moment {
     /// The device took the data.
     Sent = 0,

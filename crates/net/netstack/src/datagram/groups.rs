@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A group that a socket joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Membership {
     pub(super) group: IpAddr,
     pub(super) iface: u32,

@@ -7,10 +7,12 @@ mod groups;
 mod input;
 mod queue;
 mod row;
+mod save;
 mod send;
 pub(crate) mod table;
 
 pub use queue::{Datagram, Origin, QueuedError, TooLarge};
+pub use save::DatagramState;
 pub use send::SendControl;
 
 use crate::addr::{needs_scope, reaches, unmap};
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a socket sends and receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Protocol {
     /// UDP.
     Udp,

@@ -12,11 +12,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// A datagram that waits to be read, with what ancillary data tells of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Datagram {
     /// What the receiver reads.
     pub data: Buf,
     /// Sender.
+    #[serde(with = "crate::plain::address")]
     pub from: SocketAddr,
     /// Destination address.
     pub to: IpAddr,
@@ -41,7 +42,7 @@ pub struct Datagram {
 }
 
 /// A datagram that was too large for its path and must not be cut (`IPV6_PATHMTU`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TooLarge {
     /// The largest packet.
     pub mtu: u32,
@@ -52,7 +53,7 @@ pub struct TooLarge {
 }
 
 /// Where an error came from (`ee_origin`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Origin {
     /// This host.
     Local = 1,
@@ -65,7 +66,7 @@ pub enum Origin {
 }
 
 /// An entry of the error queue (`struct sock_extended_err`, ip(7)).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct QueuedError {
     /// Error number.
     pub errno: Errno,
@@ -84,6 +85,7 @@ pub struct QueuedError {
     /// The host that reported it.
     pub offender: Option<IpAddr>,
     /// Where the packet was sent.
+    #[serde(with = "crate::plain::address")]
     pub to: SocketAddr,
     /// The packet's payload, as far as it is known.
     pub data: Buf,
@@ -143,6 +145,22 @@ impl Queue {
                 20
             };
         truesize::packet(datagram.data.len() + header, v6)
+    }
+
+    /// Both queues, for a checkpoint.
+    pub(super) fn lists(&self) -> (Vec<Datagram>, Vec<QueuedError>) {
+        (self.datagrams.iter().cloned().collect(), self.errors.iter().cloned().collect())
+    }
+
+    /// Puts saved entries back; their bound was that of the time when they came.
+    pub(super) fn fill(&mut self, datagrams: Vec<Datagram>, errors: Vec<QueuedError>) {
+        let sizes: usize = datagrams.iter().map(|datagram| self.count(datagram)).sum();
+        let held: usize = datagrams.iter().map(|datagram| datagram.data.truesize()).sum();
+        let told: usize = errors.iter().take(MAX_ERRORS).map(QueuedError::truesize).sum();
+        self.bytes = sizes;
+        self.charge.set(held + told);
+        (self.datagrams, self.errors) = (datagrams.into(), errors.into());
+        self.errors.truncate(MAX_ERRORS);
     }
 
     /// Appends a datagram; false when the buffer is full.

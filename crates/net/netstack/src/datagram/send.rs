@@ -24,7 +24,8 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Ancillary data and flags of one send.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct SendControl {
     /// `IP_PKTINFO`, `IPV6_PKTINFO`: source address
     pub source: Option<IpAddr>,

@@ -67,6 +67,12 @@ impl<S> Table<S> {
         Some(binding)
     }
 
+    /// Adds a restored socket beside those that are there.
+    pub(crate) fn place(&self, binding: Binding, remote: Option<SocketAddr>, socket: &Arc<S>) {
+        let entry = Entry { binding, remote, socket: socket.clone() };
+        self.shard(binding.port).write().entry(binding.port).or_default().push(entry);
+    }
+
     /// Changes what a bound socket receives: connect(2) and its undoing.
     pub(crate) fn update(&self, port: u16, socket: &S, ip: IpAddr, remote: Option<SocketAddr>) {
         let mut shard = self.shard(port).write();

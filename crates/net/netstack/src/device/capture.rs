@@ -31,6 +31,11 @@ pub enum PacketType {
 pub trait Filter: Send + Sync {
     /// How many bytes of a packet are wanted; zero drops it.
     fn accept(&self, packet: &[u8]) -> usize;
+
+    /// The instructions as the program gave them, for a checkpoint; `None` for a filter that has none of that form.
+    fn instructions(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// Counts what wants to see every packet: then no traffic takes a way without packets.

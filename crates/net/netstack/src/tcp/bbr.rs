@@ -19,7 +19,7 @@ const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 /// Packets that keep acknowledgements coming.
 const MIN_WINDOW: u32 = 4;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum Mode {
     #[default]
     Startup,
@@ -50,7 +50,8 @@ pub(crate) struct Sample {
 }
 
 /// The model and where probing stands.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Bbr {
     mode: Mode,
     rates: [u64; RATE_ROUNDS],
@@ -80,6 +81,18 @@ impl Bbr {
         self.probe_rtt(s, expired, window);
         self.pace();
         self.window(s, window)
+    }
+
+    /// Whether a saved one can be calculated with.
+    pub(super) fn check(&self) -> bool {
+        /// Bytes per second, and bytes in all.
+        const MOST: u64 = 1 << 60;
+        let numbers = [self.full_rate, self.pacing_rate];
+        numbers.iter().chain(&self.rates).all(|number| *number <= MOST)
+            && self.round < RATE_ROUNDS
+            && self.phase < CYCLE.len()
+            && self.full_rounds <= 1 << 30
+            && self.min_rtt.is_none_or(|(min, _)| min <= Duration::from_secs(1 << 32))
     }
 
     fn take_round(&mut self, s: &Sample) {

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 bitflags::bitflags! {
     /// What is known of a sent segment.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    #[serde(from = "u8", into = "u8")]
     pub(crate) struct Mark: u8 {
         /// The peer has it.
         const SACKED = 1;
@@ -24,8 +25,20 @@ bitflags::bitflags! {
     }
 }
 
+impl From<u8> for Mark {
+    fn from(bits: u8) -> Mark {
+        Mark::from_bits_truncate(bits)
+    }
+}
+
+impl From<Mark> for u8 {
+    fn from(flags: Mark) -> u8 {
+        flags.bits()
+    }
+}
+
 /// A segment, or several that were sent as one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Sent {
     pub(crate) seq: Seq,
     pub(crate) end: Seq,
@@ -48,7 +61,8 @@ impl Sent {
 }
 
 /// The list with its sums. Plain data.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Scoreboard {
     list: VecDeque<Sent>,
     /// Packets of the list.
@@ -89,6 +103,17 @@ impl Scoreboard {
 
     pub(crate) fn push(&mut self, sent: Sent) {
         self.out += sent.packets;
+        self.list.push_back(sent);
+    }
+
+    /// Takes all entries out.
+    pub(super) fn take_all(&mut self) -> Vec<Sent> {
+        self.list.drain(..).collect()
+    }
+
+    /// Puts an entry with its marks to the end.
+    pub(super) fn put_back(&mut self, sent: Sent) {
+        self.add(&sent, 1);
         self.list.push_back(sent);
     }
 

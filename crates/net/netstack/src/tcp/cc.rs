@@ -8,7 +8,7 @@ use ktime::Ktime;
 use std::time::Duration;
 
 /// The algorithms (`TCP_CONGESTION`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Algorithm {
     /// NewReno.
     Reno,
@@ -56,7 +56,7 @@ impl Algorithm {
 pub(crate) const INFINITE: u32 = 0x7fff_ffff;
 
 /// The congestion window, in packets. Plain data.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Congestion {
     pub(crate) algorithm: Algorithm,
     pub(crate) cwnd: u32,
@@ -70,7 +70,8 @@ pub(crate) struct Congestion {
     pub(crate) bbr: Bbr,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 struct Cubic {
     /// Window before the last reduction.
     w_max: f64,
@@ -88,7 +89,8 @@ const BETA: f64 = 0.7;
 /// RFC 9438 section 5.1.
 const C: f64 = 0.4;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 struct HyStart {
     /// End of the round.
     round_end: Seq,
@@ -111,6 +113,22 @@ impl Congestion {
             hystart: HyStart::default(),
             bbr: Bbr::default(),
         }
+    }
+
+    /// Whether a saved one can be calculated with.
+    pub(super) fn check(&self) -> bool {
+        /// Packets, and counts of them.
+        const MOST: u32 = 1 << 30;
+        let counts = [self.cwnd, self.credit, self.hystart.samples];
+        let times = [self.hystart.last_min, self.hystart.current_min, self.hystart.css.map(|(_, rtt)| rtt)];
+        let windows = [self.cubic.w_max, self.cubic.w_start, self.cubic.w_est, self.cubic.k];
+        counts.iter().all(|count| *count <= MOST)
+            && self.cwnd > 0
+            && self.ssthresh <= INFINITE
+            && self.clamp > 0
+            && times.iter().flatten().all(|time| *time <= Duration::from_secs(1 << 32))
+            && windows.iter().all(|window| window.is_finite())
+            && self.bbr.check()
     }
 
     pub(crate) fn in_slow_start(&self) -> bool {

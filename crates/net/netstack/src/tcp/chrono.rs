@@ -4,7 +4,9 @@ use ktime::Ktime;
 use std::time::Duration;
 
 /// What holds the sender up; a later one hides those before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) enum Limit {
     /// There is nothing to send.
     #[default]
@@ -18,7 +20,8 @@ pub(crate) enum Limit {
 }
 
 /// The times of each. Plain data.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Chrono {
     now: Limit,
     since: Ktime,
@@ -26,6 +29,11 @@ pub(crate) struct Chrono {
 }
 
 impl Chrono {
+    /// Whether a saved one can be calculated with.
+    pub(super) fn check(&self, longest: Duration) -> bool {
+        self.spent.iter().all(|time| *time <= longest)
+    }
+
     fn set(&mut self, limit: Limit, now: Ktime) {
         self.spent[self.now as usize] += now.since(self.since);
         (self.now, self.since) = (limit, now);

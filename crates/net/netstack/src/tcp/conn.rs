@@ -21,7 +21,7 @@ use abi::Errno;
 use ktime::Ktime;
 
 /// The states of RFC 9293 section 3.3.2, with Linux's numbers (`TCP_INFO`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum State {
     /// Data flows both ways.
     Established = 1,
@@ -66,7 +66,8 @@ pub(crate) struct Cx<'a> {
 }
 
 /// What both sides agreed on.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Agreed {
     /// What the peer takes in a segment, options included.
     pub(crate) peer_mss: u32,
@@ -79,7 +80,8 @@ pub(crate) struct Agreed {
 }
 
 /// Acknowledgements that are due.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct AckState {
     /// Something is not acknowledged yet.
     pub(crate) pending: bool,
@@ -99,7 +101,8 @@ pub(crate) struct AckState {
 }
 
 /// Counts for `TCP_INFO`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Stats {
     pub(crate) segs_out: u32,
     pub(crate) segs_in: u32,
@@ -128,7 +131,7 @@ pub(crate) struct Stats {
 }
 
 /// What a SYN-ACK told of the peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Learnt {
     pub(crate) mss: u16,
     pub(crate) cookie: Option<Cookie>,
@@ -137,7 +140,8 @@ pub(crate) struct Learnt {
 }
 
 /// Fast Open (RFC 7413): data in the SYN.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct FastOpen {
     /// The option of the first SYN: a cookie, or an empty one that asks for it.
     pub(crate) cookie: Option<Cookie>,
@@ -160,7 +164,7 @@ pub(crate) struct FastOpen {
 }
 
 /// A connection; see the module of TCP. All of it is plain data.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Conn {
     pub(crate) state: State,
     pub(crate) options: TcpOptions,
@@ -184,6 +188,7 @@ pub(crate) struct Conn {
     pub(crate) wl1: Seq,
     pub(crate) max_wnd: u32,
     /// Bytes from `tx_seq` on: not acknowledged, then not sent.
+    #[serde(skip)]
     pub(crate) tx: Ring,
     pub(crate) tx_seq: Seq,
     /// The pieces of what is not sent.

@@ -3,7 +3,7 @@
 use ktime::Ktime;
 
 /// What the retransmission timer waits for; one at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Rtx {
     /// The time-out.
     Timeout,
@@ -14,7 +14,8 @@ pub(crate) enum Rtx {
 }
 
 /// When something is due. Plain data.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Deadlines {
     pub(crate) rtx: Option<(Ktime, Rtx)>,
     pub(crate) delack: Option<Ktime>,

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 /// A half-open connection (RFC 9293, SYN-RECEIVED). Plain data.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Request {
     pub(super) syn: Segment,
     pub(super) iss: Seq,

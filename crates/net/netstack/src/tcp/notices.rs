@@ -16,7 +16,7 @@ const QUEUE: usize = 256;
 const OVERHEAD: usize = 128;
 
 /// An entry of the error queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Notice {
     /// The memory of these calls is free: first and last number.
     Zerocopy(u32, u32),
@@ -29,24 +29,27 @@ pub enum Notice {
         /// When.
         at: Ktime,
         /// The payload of the segment, or its beginning.
+        #[serde(with = "crate::plain::bytes")]
         data: Arc<[u8]>,
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Mark {
     /// The last byte of the write.
     at: Seq,
     flags: u32,
     /// The segment, once it is sent.
+    #[serde(with = "crate::plain::maybe_bytes")]
     data: Option<Arc<[u8]>>,
 }
 
 /// The notices of a connection, most of which have none. Plain data.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Notices(Option<Box<Lists>>);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 struct Lists {
     /// The end of each call's data, and its number.
     zerocopy: VecDeque<(Seq, u32)>,
@@ -57,10 +60,33 @@ struct Lists {
     ready: VecDeque<Notice>,
     /// Bytes of the receive buffer, which bounds what timestamps and marks hold.
     limit: usize,
+    #[serde(skip)]
     charge: Charge,
 }
 
 impl Notices {
+    /// Whether saved ones are within the bounds; they count in no memory yet.
+    pub(super) fn check(&mut self) -> bool {
+        let Some(lists) = &mut self.0 else { return true };
+        let shown = |data: &Arc<[u8]>| data.len() <= stamps::SHOWN;
+        let fine = lists.zerocopy.len() <= MOST
+            && lists.marks.len() <= MOST
+            && lists.ready.len() <= QUEUE
+            && lists.limit <= 1 << 31
+            && lists.marks.iter().flat_map(|mark| &mark.data).all(shown)
+            && lists.ready.iter().all(|notice| !matches!(notice, Notice::Stamp { data, .. } if !shown(data)));
+        if fine {
+            let held = lists.marks.iter().flat_map(|mark| &mark.data).map(|data| data.len()).sum::<usize>();
+            let stamps = lists.ready.iter().map(|notice| match notice {
+                Notice::Stamp { data, .. } => OVERHEAD + data.len(),
+                Notice::Zerocopy(..) => 0,
+            });
+            let held = held + stamps.sum::<usize>();
+            lists.charge.set(held);
+        }
+        fine
+    }
+
     /// The bytes count in the memory that another queue counts in.
     pub(crate) fn join(&mut self, other: &Charge) {
         if let Some(lists) = &mut self.0 {

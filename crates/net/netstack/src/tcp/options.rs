@@ -6,7 +6,7 @@ use crate::sysctl::Sysctls;
 use std::time::Duration;
 
 /// The options. Plain data: the kernel reads and writes the fields with `configure`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TcpOptions {
     /// Options of the network layer.
     pub ip: IpOptions,

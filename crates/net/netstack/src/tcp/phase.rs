@@ -3,7 +3,7 @@
 use crate::wire::seq::Seq;
 
 /// Where recovery stands; Linux's names and numbers (`tcpi_ca_state`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Ca {
     /// Nothing suspicious.
     #[default]
@@ -19,7 +19,7 @@ pub(crate) enum Ca {
 }
 
 /// F-RTO's steps (RFC 5682 section 2.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Frto {
     /// The time-out is taken for real.
     #[default]
@@ -31,7 +31,8 @@ pub(crate) enum Frto {
 }
 
 /// State of recovery. Plain data.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Recovery {
     pub(crate) state: Ca,
     /// What was sent when it began; it ends when that is acknowledged.
@@ -53,6 +54,14 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
+    /// Whether a saved one can be calculated with.
+    pub(super) fn check(&self) -> bool {
+        /// Packets.
+        const MOST: u32 = 1 << 30;
+        let counts = [self.prior_cwnd, self.prr_delivered, self.prr_out, self.undo_retrans.unsigned_abs()];
+        counts.iter().all(|count| *count <= MOST)
+    }
+
     pub(crate) fn note_retransmission(&mut self, ts: u32, packets: u32) {
         if self.retrans_ts == 0 {
             self.retrans_ts = ts.max(1);

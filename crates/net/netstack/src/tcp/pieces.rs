@@ -4,7 +4,7 @@ use crate::wire::seq::Seq;
 use std::collections::VecDeque;
 
 /// A piece of the send queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Piece {
     pub(super) end: Seq,
     /// PSH ends it.
@@ -36,7 +36,8 @@ pub(crate) enum Push {
 }
 
 /// Pieces with their bounds. Plain data.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Pieces {
     pub(super) list: VecDeque<Piece>,
     /// Where the last PSH was put.

@@ -16,7 +16,8 @@ const MOST_DEGREE: u32 = 300;
 const PERSIST: u32 = 16;
 
 /// RACK's state. Plain data.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Rack {
     /// Send time and end of the delivered segment that was sent last.
     latest: Option<(Ktime, Seq)>,
@@ -36,6 +37,11 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
+    /// Whether a saved one can be calculated with.
+    pub(super) fn check(&self, longest: Duration) -> bool {
+        self.rtt <= longest && self.degree <= MOST_DEGREE && self.mult <= 255 && self.persist <= PERSIST
+    }
+
     /// A segment was delivered. Timestamps do not help here: what comes early is acknowledged with an old one.
     pub(crate) fn delivered(&mut self, sent: &Sent, now: Ktime, min_rtt: Option<Duration>) {
         let rtt = now.since(sent.at);

@@ -13,7 +13,8 @@ pub(crate) const RTO_INITIAL: Duration = Duration::from_secs(1);
 const MIN_WINDOW: Duration = Duration::from_secs(300);
 
 /// The estimator. Plain data.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct Rtt {
     /// Smoothed round-trip time; zero before the first sample.
     pub(crate) srtt: Duration,

@@ -2,6 +2,7 @@
 //!
 //! It has its own lock, so that a reader and the sender of a connection do not wait for each other. Plain data.
 
+use super::limits::{MOST_BYTES, SPAN};
 use crate::memory::Memory;
 use crate::ring::Ring;
 use crate::wire::seq::Seq;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 const MAX_RANGES: usize = 512;
 
 /// Urgent data (RFC 9293 section 3.8.5; tcp(7), `MSG_OOB`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Urgent {
     /// The urgent byte.
     pub(crate) at: Seq,
@@ -36,8 +37,10 @@ pub(crate) enum Accepted {
 }
 
 /// The queue; see the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct RxQueue {
+    #[serde(skip)]
     ring: Ring,
     /// Next sequence number in order.
     pub(crate) nxt: Seq,
@@ -89,9 +92,43 @@ impl RxQueue {
         RxQueue { ring: Ring::of(memory), ..RxQueue::default() }
     }
 
-    /// The queue belongs to another stack from now on.
-    pub(crate) fn move_to(&mut self, memory: &Arc<Memory>) {
-        self.ring.move_to(memory);
+    /// All bytes for a checkpoint: those in order, and those that came early with what is between them.
+    pub(super) fn image(&self) -> Vec<u8> {
+        let ahead = self.early.last().map_or(0, |range| range.end.since(self.nxt));
+        self.ring.image(ahead as usize)
+    }
+
+    /// Takes the bytes of a saved queue, of which the first `len` are in order. The queue counts in a stack's memory from now on;
+    /// `None` when the state is none that a queue can have.
+    pub(super) fn fill(&mut self, image: &[u8], len: usize, memory: &Arc<Memory>) -> Option<()> {
+        let ahead = image.len().checked_sub(len)?;
+        let mut at = self.nxt;
+        let ordered = self.early.iter().all(|range| {
+            let fine = range.start.after(at) && range.end.after(range.start) && range.end.upto(self.edge);
+            at = range.end;
+            fine
+        });
+        let fine = ordered
+            && self.early.len() <= MAX_RANGES
+            && at.since(self.nxt) as usize == ahead
+            && self.edge.0.wrapping_sub(self.nxt.0) <= SPAN
+            && self.nxt.0.wrapping_sub(self.acked.0) <= SPAN
+            && image.len() <= SPAN as usize
+            && self.capacity <= SPAN as usize
+            && self.scale <= 14
+            && self.mss <= 1 << 20
+            && self.unacked <= SPAN
+            && self.recent.len() <= 8
+            && (!self.fin || self.early.is_empty())
+            && self.copied <= MOST_BYTES
+            && self.received <= MOST_BYTES;
+        if !fine {
+            return None;
+        }
+        (self.direct, self.sender_waits) = (false, false);
+        self.ring = Ring::of(memory);
+        self.ring.fill(image, len);
+        Some(())
     }
 
     /// A queue that expects `nxt`.

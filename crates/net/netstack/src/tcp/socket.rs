@@ -173,7 +173,7 @@ impl TcpSocket {
     }
 
     /// A number that tells sockets apart while they live.
-    pub(super) fn id(&self) -> usize {
+    pub(crate) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 

@@ -10,4 +10,5 @@ mod links;
 mod mixed;
 mod moves;
 mod nesting;
+mod saved;
 mod streams;

@@ -3,7 +3,7 @@
 use super::hosts::{Host, T0, exchange, host};
 use crate::notify::{Events, Silent};
 use crate::stack::Stack;
-use crate::tcp::{State, TcpSocket};
+use crate::tcp::{Outside, Placed, State, TcpSocket};
 use abi::Errno;
 use ktime::Ktime;
 use std::net::SocketAddr;
@@ -524,13 +524,15 @@ fn connections_survive_a_checkpoint() {
     client.send(T0, b"before, unread ", false).unwrap();
     server.send(T0, b"the other way", false).unwrap();
     assert_eq!(read(&client, T0).unwrap(), b"the other way");
-    let saved = [client.save().unwrap(), server.save().unwrap()];
+    let saved = [client.saved(), server.saved()];
     // Another stack with the same addresses; its clock goes on.
     let b = host(1);
     let now = T0.plus(Duration::from_secs(3));
+    let mut placed = Placed::default();
     let [client, server] =
-        saved.clone().map(|saved| b.stack.restore_tcp(saved, now, Arc::new(Silent)).unwrap());
-    let again = b.stack.restore_tcp(saved[0].clone(), now, Arc::new(Silent));
+        saved.clone().map(|saved| b.stack.place_tcp(saved, Some(Arc::new(Silent)), &mut placed).unwrap());
+    placed.go_on(now, Outside::Keep);
+    let again = b.stack.place_tcp(saved[0].clone(), Some(Arc::new(Silent)), &mut Placed::default());
     assert_eq!(again.err(), Some(Errno::EADDRINUSE));
     client.send(now, b"after", false).unwrap();
     assert_eq!(read(&server, now).unwrap(), b"before, unread after");
@@ -545,7 +547,9 @@ fn connections_survive_a_checkpoint() {
     assert!(len > 20_000);
     a.sent();
     let moved = host(1);
-    let client = moved.stack.restore_tcp(client.save().unwrap(), T0, Arc::new(Silent)).unwrap();
+    let mut placed = Placed::default();
+    let client = moved.stack.place_tcp(client.saved(), Some(Arc::new(Silent)), &mut placed).unwrap();
+    placed.go_on(T0, Outside::Keep);
     let (mut now, mut got) = (T0, 0);
     while got < len {
         now = now.plus(Duration::from_millis(50));

@@ -7,7 +7,8 @@ use std::net::Ipv6Addr;
 
 /// The extension headers that a sender adds to its packets: `IPV6_HOPOPTS`, `IPV6_RTHDRDSTOPTS`, `IPV6_RTHDR` and
 /// `IPV6_DSTOPTS` (ipv6(7), RFC 3542). Each is a whole header, or empty; its first byte is filled in when it is sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Extensions {
     /// Hop-by-hop options.
     pub hop: Vec<u8>,
@@ -29,6 +30,14 @@ impl Extensions {
             && self.before_routing.is_empty()
             && self.routing.is_empty()
             && self.destination.is_empty()
+    }
+
+    /// Whether saved ones are such as a program can set: of whole units, and not longer than a header can be.
+    pub(crate) fn check(&self) -> bool {
+        const LONGEST: usize = 2048;
+        let headers = [&self.hop, &self.before_routing, &self.routing, &self.destination];
+        let whole = headers.iter().all(|header| header.len() <= LONGEST && header.len().is_multiple_of(8));
+        whole && (self.routing.is_empty() || is_segment_routing(&self.routing))
     }
 
     /// Bytes on the wire.

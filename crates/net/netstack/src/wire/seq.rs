@@ -3,7 +3,7 @@
 use std::ops::{Add, AddAssign, Sub};
 
 /// A sequence number. Comparison is by distance: `a.before(b)` holds when `b` is less than 2^31 ahead of `a`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Seq(pub u32);
 
 impl Seq {

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 bitflags::bitflags! {
     /// Control bits.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    #[serde(from = "u8", into = "u8")]
     pub struct Flags: u8 {
         /// No more data from the sender.
         const FIN = 1;
@@ -27,8 +28,20 @@ bitflags::bitflags! {
     }
 }
 
+impl From<u8> for Flags {
+    fn from(bits: u8) -> Flags {
+        Flags::from_bits_truncate(bits)
+    }
+}
+
+impl From<Flags> for u8 {
+    fn from(flags: Flags) -> u8 {
+        flags.bits()
+    }
+}
+
 /// A range of sequence numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Range {
     /// First number.
     pub start: Seq,
@@ -37,7 +50,7 @@ pub struct Range {
 }
 
 /// Up to four ranges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Sacks {
     list: [Range; 4],
     len: u8,
@@ -64,7 +77,7 @@ impl Sacks {
 }
 
 /// A Fast Open cookie; empty asks for one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cookie {
     bytes: [u8; 16],
     len: u8,
@@ -100,7 +113,8 @@ impl Cookie {
 }
 
 /// The options that the stack knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Options {
     /// Maximum segment size.
     pub mss: Option<u16>,
@@ -117,7 +131,8 @@ pub struct Options {
 }
 
 /// A TCP header with its options.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Segment {
     /// Source port.
     pub src: u16,
