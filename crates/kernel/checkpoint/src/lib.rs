@@ -7,6 +7,7 @@
 
 pub mod files;
 mod kernel;
+pub mod network;
 mod restore;
 mod save;
 mod state;

@@ -89,6 +89,16 @@ impl Wants {
         [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS].iter().any(|name| self.get(libc::SOL_SOCKET, *name))
     }
 
+    /// All of them as bits, for a checkpoint; [`REPORTS`] has their meaning, and only grows.
+    pub(crate) fn bits(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Those of a checkpoint.
+    pub(crate) fn of_bits(bits: u32) -> Wants {
+        Wants(AtomicU32::new(bits & ((1 << REPORTS.len()) - 1)))
+    }
+
     fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -118,6 +128,11 @@ impl Stamp {
     /// A packet was read.
     pub(crate) fn note(&self, at: Ktime) {
         *self.0.lock() = Some(at);
+    }
+
+    /// When that was.
+    pub(crate) fn at(&self) -> Option<Ktime> {
+        *self.0.lock()
     }
 
     /// Answers SIOCGSTAMP and its relatives: `ENOENT` before the first packet; `None` for any other request.

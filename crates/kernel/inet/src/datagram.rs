@@ -8,6 +8,7 @@ use crate::options::{self, Common, extension};
 use crate::value::{int, read_int};
 use abi::{Errno, Result};
 use caller::UserMemory;
+use ktime::Ktime;
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::{notify, stamps};
 use rights::Cap;
@@ -52,6 +53,26 @@ impl Datagrams {
             stamp: Stamp::default(),
             queue,
         })
+    }
+
+    /// The socket, for a checkpoint, and what its descriptor has beside it.
+    pub(crate) fn parts(&self) -> (&Arc<DatagramSocket>, &Arc<NetNamespace>, (&Options, &Common), &Stamp) {
+        (&self.socket, &self.net, (&self.options, &self.common), &self.stamp)
+    }
+
+    /// A restored one; `queue` is what the socket notifies.
+    pub(crate) fn restore(
+        socket: Arc<DatagramSocket>,
+        net: &Arc<NetNamespace>,
+        (options, common): (Options, Common),
+        at: Option<Ktime>,
+        queue: WaitQueue,
+    ) -> Arc<dyn SocketOps> {
+        let stamp = Stamp::default();
+        if let Some(at) = at {
+            stamp.note(at);
+        }
+        Arc::new(Datagrams { socket, net: net.clone(), options, common, stamp, queue })
     }
 
     fn is_raw(&self) -> bool {

@@ -3,7 +3,7 @@
 //! The stack (`netstack`) holds protocol state, queues and addresses; a socket here is the shell around one of its
 //! sockets: addresses as bytes, privileges, Linux's order of errors, options and ancillary data. Each is a
 //! [`socket::SocketOps`] with operations that never block; [`notify`] turns the stack's events into wake-ups. Lock
-//! rank: none of its own but leaves. A checkpoint keeps options here, and the rest with the stack.
+//! rank: none of its own but leaves. A checkpoint keeps options here ([`saved`]), and the rest with the stack.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod notify;
 mod options;
 mod packet;
 mod ring;
+pub mod saved;
 mod stamps;
 mod stream;
 mod value;

@@ -41,6 +41,21 @@ impl Stream {
         })
     }
 
+    /// The socket, for a checkpoint, and what its descriptor has beside it.
+    pub(crate) fn parts(&self) -> (&Arc<TcpSocket>, &Arc<NetNamespace>, &Options, &Common) {
+        (&self.socket, &self.net, &self.options, &self.common)
+    }
+
+    /// A restored one; `queue` is what the socket notifies.
+    pub(crate) fn restore(
+        socket: Arc<TcpSocket>,
+        net: &Arc<NetNamespace>,
+        (options, common): (Options, Common),
+        queue: WaitQueue,
+    ) -> Arc<dyn SocketOps> {
+        Arc::new(Stream { socket, net: net.clone(), options, common, queue })
+    }
+
     fn timestamping(&self) -> u32 {
         self.socket.configure(self.net.now(), |o| o.timestamping)
     }

@@ -29,7 +29,7 @@ use xtables::Tables;
 
 mod nets;
 
-pub use nets::Nets;
+pub use nets::{Nets, Pause};
 
 /// A network namespace.
 pub struct NetNamespace {
@@ -44,6 +44,8 @@ pub struct NetNamespace {
     /// All netlink sockets.
     pub(crate) netlink: Arc<Sockets>,
     stack: Arc<Stack>,
+    /// Runs the stack's timers.
+    timer: Option<Arc<StackTimer>>,
     netfilter: Arc<Netfilter>,
     tables: Tables,
     nftables: Nftables,
@@ -136,7 +138,9 @@ impl NetNamespace {
             Some((other, counted)) => (other.stack.memory.clone(), other.nets.clone(), Some(counted)),
             None => (Arc::default(), Arc::default(), None),
         };
-        let stack = Stack::sharing(seed, |stack| StackTimer::new(stack, timers), memory, inum);
+        let mut timer = None;
+        let alarm = |stack: &_| timer.insert(StackTimer::new(stack, timers, &nets)).clone() as Arc<dyn Alarm>;
+        let stack = Stack::sharing(seed, alarm, memory, inum);
         let netlink = Arc::new(Sockets::new(inum, nets.clone(), clock));
         stack.set_monitor(netlink.clone());
         // Interfaces get link-local addresses and listen to routers; those that the host gives keep what they have there.
@@ -156,6 +160,7 @@ impl NetNamespace {
             unix: UnixList::default(),
             netlink,
             stack,
+            timer,
             stack_shown: AtomicBool::new(false),
             timers: timers.clone(),
             clock,
@@ -165,6 +170,13 @@ impl NetNamespace {
         });
         net.nets.add(&net);
         net
+    }
+
+    /// Sets the timer to the stack's next deadline, after a pause.
+    fn rearm(&self) {
+        if let Some(timer) = &self.timer {
+            timer.set(&self.stack);
+        }
     }
 
     /// The namespaces of the same kernel.
@@ -230,7 +242,7 @@ impl NetNamespace {
     }
 
     /// The rules of nf_tables.
-    pub(crate) fn nftables(&self) -> &Nftables {
+    pub fn nftables(&self) -> &Nftables {
         &self.nftables
     }
 
@@ -272,16 +284,18 @@ struct StackTimer {
     me: Weak<StackTimer>,
     stack: Weak<Stack>,
     timers: Arc<TimerService>,
+    nets: Arc<Nets>,
     /// The timer that is set, with its moment.
     next: Mutex<Option<(Ktime, TimerHandle)>, { rank::TIMER }>,
 }
 
 impl StackTimer {
-    fn new(stack: &Weak<Stack>, timers: &Arc<TimerService>) -> Arc<StackTimer> {
+    fn new(stack: &Weak<Stack>, timers: &Arc<TimerService>, nets: &Arc<Nets>) -> Arc<StackTimer> {
         Arc::new_cyclic(|me| StackTimer {
             me: me.clone(),
             stack: stack.clone(),
             timers: timers.clone(),
+            nets: nets.clone(),
             next: Mutex::default(),
         })
     }
@@ -289,8 +303,10 @@ impl StackTimer {
     /// Runs what is due, and sets the timer to the next deadline.
     fn tick(&self) {
         let Some(stack) = self.stack.upgrade() else { return };
-        stack.run_timers(self.timers.clock().now());
-        self.set(&stack);
+        self.nets.unless_paused(|| {
+            stack.run_timers(self.timers.clock().now());
+            self.set(&stack);
+        });
     }
 
     /// Sets the timer to the stack's next deadline. Under the lock, so that an earlier one that comes meanwhile stays.

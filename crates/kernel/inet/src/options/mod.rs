@@ -66,6 +66,18 @@ impl Clone for Common {
 }
 
 impl Common {
+    /// As plain data: what readers are told, and the kept values.
+    pub(crate) fn state(&self) -> (u32, Vec<(i32, i32, i32)>) {
+        let kept = self.kept.lock();
+        (self.wants.bits(), kept.iter().map(|(&(level, name), &value)| (level, name, value)).collect())
+    }
+
+    /// Those of plain data.
+    pub(crate) fn restore(wants: u32, kept: &[(i32, i32, i32)]) -> Common {
+        let kept = kept.iter().map(|&(level, name, value)| ((level, name), value)).collect();
+        Common { wants: Wants::of_bits(wants), kept: Mutex::new(kept) }
+    }
+
     /// A value that was set, 0 if none was.
     pub(crate) fn kept(&self, level: i32, name: i32) -> i32 {
         self.kept.lock().get(&(level, name)).copied().unwrap_or(0)

@@ -7,7 +7,7 @@ use super::NetNamespace;
 use account::Account;
 use lock_order::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The network namespaces of a kernel.
@@ -20,6 +20,22 @@ pub struct Nets {
     pub filters: Arc<Account>,
     /// Events of devices that anybody was told of.
     events: AtomicU64,
+    /// Timers of stacks stand still.
+    paused: AtomicBool,
+    /// Timers of stacks that run now.
+    running: AtomicUsize,
+}
+
+/// While it lives, no timer of a stack runs; those that became due run at its end.
+pub struct Pause {
+    nets: Arc<Nets>,
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.nets.paused.store(false, Ordering::SeqCst);
+        self.nets.all().iter().for_each(|net| net.rearm());
+    }
 }
 
 impl Nets {
@@ -40,6 +56,30 @@ impl Nets {
         let others: Vec<_> = all.values().cloned().collect();
         drop(all);
         others.iter().filter_map(Weak::upgrade).for_each(|net| net.netlink.forget_net(inum));
+    }
+
+    /// All that live.
+    pub fn all(&self) -> Vec<Arc<NetNamespace>> {
+        let all: Vec<_> = self.all.lock().values().cloned().collect();
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Lets the timers of all stacks stand still, when those that run are done. For a checkpoint: programs stand still already.
+    pub fn pause(self: &Arc<Self>) -> Pause {
+        self.paused.store(true, Ordering::SeqCst);
+        while self.running.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+        Pause { nets: self.clone() }
+    }
+
+    /// Runs timers, unless they stand still.
+    pub(crate) fn unless_paused(&self, run: impl FnOnce()) {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        if !self.paused.load(Ordering::SeqCst) {
+            run();
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The number of the next event of a device.

@@ -1,0 +1,195 @@
+//! The network of a sandbox as plain data, and back: its namespaces, and the sockets of their stacks.
+//!
+//! [`NetworkSaver::note`] takes the sockets as they are found among the open files; [`NetworkSaver::finish`] saves them with all else
+//! that the stacks have, while the timers of the stacks stand still. [`NetworkRestorer`] puts all sockets in their places, and
+//! [`NetworkRestorer::go_on`] lets them go on when everything else of the sandbox is there. The interfaces of the specification must be
+//! attached before.
+
+mod name;
+#[cfg(test)]
+mod tests;
+
+use crate::Obstacle;
+use abi::Errno;
+use inet::saved::{DatagramsState, Saved, StreamState};
+use netfilter::Family;
+use netstack::tcp::{Outside, Placed, TcpSockets};
+use serde::{Deserialize, Serialize};
+use socket::{NetNamespace, SocketFile, SocketOps};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The network as plain data.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NetworkState {
+    /// The namespaces; the first one is the sandbox's own.
+    pub namespaces: Vec<NetState>,
+}
+
+/// A network namespace as plain data.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NetState {
+    /// The number of its nsfs inode.
+    pub inum: u64,
+    /// TCP sockets; those of descriptors in the order of `streams`.
+    tcp: TcpSockets,
+    /// TCP sockets of descriptors, by inode number.
+    streams: Vec<(u64, StreamState)>,
+    /// UDP, ping and raw sockets, by inode number.
+    datagrams: Vec<(u64, DatagramsState)>,
+}
+
+/// A socket of a descriptor.
+struct Noted {
+    ino: u64,
+    net: Arc<NetNamespace>,
+    ops: Arc<dyn SocketOps>,
+}
+
+/// Finds the sockets of open files and saves them.
+#[derive(Default)]
+pub struct NetworkSaver {
+    noted: RefCell<Vec<Noted>>,
+}
+
+impl NetworkSaver {
+    /// Nothing yet.
+    pub fn new() -> NetworkSaver {
+        NetworkSaver::default()
+    }
+
+    /// Notes the socket of an open file, each once; false for a Unix socket. One that cannot be saved is an obstacle of
+    /// [`NetworkSaver::finish`].
+    pub fn note(&self, file: &SocketFile) -> bool {
+        if file.ops.domain() == libc::AF_UNIX {
+            return false;
+        }
+        let noted = Noted { ino: file.ino(), net: file.net.clone(), ops: file.ops.clone() };
+        self.noted.borrow_mut().push(noted);
+        true
+    }
+
+    /// Everything, or what is in the way. All sockets were noted, no program runs, and `initial` is the sandbox's own namespace.
+    pub fn finish(self, initial: &Arc<NetNamespace>) -> Result<NetworkState, Vec<Obstacle>> {
+        let _pause = initial.nets().pause();
+        let all = initial.nets().all();
+        let mut obstacles = Vec::new();
+        for other in all.iter().filter(|net| !Arc::ptr_eq(net, initial)) {
+            obstacles.push(obstacle(format!("net:[{}] is a further network namespace", other.inum)));
+        }
+        in_the_way(initial, &mut obstacles);
+        let outside = |ip: IpAddr| !all.iter().any(|net| net.stack().is_local(ip));
+        let mut state = NetState { inum: initial.inum, ..NetState::default() };
+        let mut owned = Vec::new();
+        for one in self.noted.borrow().iter().filter(|one| Arc::ptr_eq(&one.net, initial)) {
+            match inet::saved::save(&*one.ops) {
+                Some(Saved::Stream(stream, socket)) => {
+                    state.streams.push((one.ino, stream));
+                    owned.push(socket);
+                }
+                Some(Saved::Datagrams(datagrams)) => state.datagrams.push((one.ino, *datagrams)),
+                None => obstacles.push(obstacle(name::of_socket(one.ino, &*one.ops))),
+            }
+        }
+        match initial.stack().save_tcp(&owned, initial.now(), &outside) {
+            Ok(tcp) => state.tcp = tcp,
+            Err(_) => obstacles.push(obstacle("a TCP socket belongs to a file that is not saved".into())),
+        }
+        if obstacles.is_empty() { Ok(NetworkState { namespaces: vec![state] }) } else { Err(obstacles) }
+    }
+}
+
+fn obstacle(what: String) -> Obstacle {
+    Obstacle { what }
+}
+
+/// What a namespace has that cannot be saved.
+fn in_the_way(net: &NetNamespace, obstacles: &mut Vec<Obstacle>) {
+    for link in net.stack().links() {
+        let kind = link.about().kind;
+        if !kind.is_empty() {
+            obstacles.push(obstacle(format!("{} is a network interface of the kind {kind}", link.name())));
+        }
+    }
+    for (family, command) in [(Family::V4, "iptables-legacy"), (Family::V6, "ip6tables-legacy")] {
+        for table in net.tables().names(family) {
+            obstacles.push(obstacle(format!("the table {table} of {command} exists")));
+        }
+    }
+    if net.nftables().bytes() > 0 {
+        obstacles.push(obstacle("nf_tables has rules".into()));
+    }
+    if net.netfilter().is_tracking() {
+        obstacles.push(obstacle("connections are tracked".into()));
+    }
+}
+
+/// The restored namespaces, with their sockets in their places.
+pub struct NetworkRestorer {
+    initial: Arc<NetNamespace>,
+    namespaces: HashMap<u64, Arc<NetNamespace>>,
+    sockets: HashMap<u64, Arc<dyn SocketOps>>,
+    placed: Placed,
+}
+
+impl NetworkRestorer {
+    /// Makes everything again around `initial`, the sandbox's own namespace, which has its interfaces and no sockets. The error is a
+    /// sentence for the user.
+    pub fn new(initial: &Arc<NetNamespace>, saved: NetworkState) -> Result<NetworkRestorer, String> {
+        let mut restorer = NetworkRestorer {
+            initial: initial.clone(),
+            namespaces: HashMap::new(),
+            sockets: HashMap::new(),
+            placed: Placed::default(),
+        };
+        let [state] = <[NetState; 1]>::try_from(saved.namespaces)
+            .map_err(|all| format!("the image has {} network namespaces instead of one", all.len()))?;
+        restorer.namespaces.insert(state.inum, initial.clone());
+        restorer.sockets(initial, state)?;
+        Ok(restorer)
+    }
+
+    fn sockets(&mut self, net: &Arc<NetNamespace>, state: NetState) -> Result<(), String> {
+        if state.streams.len() != state.tcp.owned.len() {
+            return Err("the image's TCP sockets are not those of its descriptors".into());
+        }
+        for ((ino, stream), tcp) in state.streams.into_iter().zip(state.tcp.owned) {
+            let ops = inet::saved::restore_stream(net, &stream, tcp, &mut self.placed)
+                .map_err(|error| failed(ino, error))?;
+            self.sockets.insert(ino, ops);
+        }
+        for tcp in state.tcp.orphans {
+            net.stack().place_tcp(tcp, None, &mut self.placed).map_err(|error| failed(0, error))?;
+        }
+        for (ino, datagrams) in state.datagrams {
+            let ops = inet::saved::restore_datagrams(net, datagrams).map_err(|error| failed(ino, error))?;
+            self.sockets.insert(ino, ops);
+        }
+        Ok(())
+    }
+
+    /// The namespace that had this inode number.
+    pub fn net(&self, inum: u64) -> Option<Arc<NetNamespace>> {
+        self.namespaces.get(&inum).cloned()
+    }
+
+    /// The socket of a descriptor that had an inode with this number.
+    pub fn socket(&self, ino: u64) -> Option<Arc<dyn SocketOps>> {
+        self.sockets.get(&ino).cloned()
+    }
+
+    /// The sockets go on; connections with hosts outside are kept or reset. All open files are there. A socket that no open file took
+    /// is closed.
+    pub fn go_on(self, outside: Outside) {
+        self.placed.go_on(self.initial.now(), outside);
+    }
+}
+
+fn failed(ino: u64, error: Errno) -> String {
+    match ino {
+        0 => format!("a connection without descriptor: {error:?}"),
+        ino => format!("socket:[{ino}]: {error:?}"),
+    }
+}
