@@ -1,12 +1,14 @@
 //! A sandbox out of its plain data.
 
 use crate::files::{FileRestorer, Given, Late};
+use crate::network::NetworkRestorer;
 use crate::state::{Memory, SandboxState};
 use container::Container;
 use files::FdTable;
 use hostsys::page_file::PageFile;
 use mm::{Mm, Restorer};
 use mounts::{FsContext, MountNs};
+use netstack::tcp::Outside;
 use platform::{Context, Spawn};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ pub struct Restoring<'a> {
     pub imported: &'a [Arc<OpenFile>],
     /// The file of pages.
     pub pages: &'a PageFile,
+    /// What becomes of connections with hosts outside.
+    pub outside: Outside,
 }
 
 /// The parts of threads.
@@ -50,20 +54,20 @@ impl Resources for Made {
 /// then.
 pub fn restore(
     kernel: &Arc<Kernel>,
-    saved: &SandboxState,
+    mut saved: SandboxState,
     restoring: &Restoring<'_>,
 ) -> Result<Vec<Current>, String> {
     saved.kernel.restore(kernel)?;
     let _taken = kernel.restore_pids(&saved.processes)?;
     let cx = Internal::new(&kernel.vfs);
-    let net = &kernel.first.namespaces.net;
+    let network = NetworkRestorer::new(&kernel.first.namespaces.net, std::mem::take(&mut saved.network))?;
     let given = Given {
         cx: &cx,
         unix: restoring.unix,
         namespace: &|container| (container == 0).then(|| restoring.mounts.clone()),
         imported: restoring.imported,
-        net: &|inum| (inum == net.inum).then(|| net.clone()),
-        socket: &|_| None,
+        net: &|inum| network.net(inum),
+        socket: &|ino| network.socket(ino),
         pid: &|nr| kernel.pids.find(nr),
     };
     let mut files = FileRestorer::new(given, &saved.files)?;
@@ -88,12 +92,14 @@ pub fn restore(
             context.map_err(|e| format!("root or working directory of thread {}: {e}", one.thread))?;
         made.contexts.insert(one.thread, context);
     }
-    restore_memory(kernel, &kernel.first, saved, restoring.pages, &files, &mut made)?;
+    restore_memory(kernel, &kernel.first, &saved, restoring.pages, &files, &mut made)?;
     let threads = kernel.restore_threads(&saved.processes, &groups, &mut made);
     // What is left over ends here.
     for (_, threads) in made.memory.into_values() {
         threads.into_iter().for_each(|thread| thread.exit());
     }
+    drop(files);
+    network.go_on(restoring.outside);
     threads
 }
 

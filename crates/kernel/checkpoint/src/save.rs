@@ -2,12 +2,14 @@
 
 use crate::files::{Baseline, FileSaver};
 use crate::kernel::KernelState;
+use crate::network::NetworkSaver;
 use crate::state::{ContextOf, Memory, SandboxState};
 use crate::{Obstacle, SAVED_BY};
 use files::FdTable;
 use image::PageSink;
 use mm::{Mm, Presence, Saver};
 use mounts::FsContext;
+use socket::SocketFile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use task::{Kernel, SavedParts, Standstill};
@@ -71,7 +73,9 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     let mut parts = Found::default();
     let processes = standstill.processes(&mut parts).map_err(obstacles)?;
     let cx = Internal::new(&kernel.vfs);
-    let mut files = FileSaver::new(&cx, saving.unix, &|_| false);
+    let network = NetworkSaver::new();
+    let note = |socket: &SocketFile| network.note(socket);
+    let mut files = FileSaver::new(&cx, saving.unix, &note);
     files.container(&kernel.first, saving.baseline);
     let tables =
         parts.tables.values().map(|(tid, table)| files.table(table, &shown(kernel, *tid))).collect();
@@ -92,10 +96,13 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         }
     }
     let files = files.check();
-    let files = match files {
-        Ok(files) if refused.is_empty() => files,
-        Ok(_) => return Err(obstacles(refused)),
-        Err(found) => return Err([obstacles(refused), found].concat()),
+    let network = network.finish(&kernel.first.namespaces.net);
+    let (files, network) = match (files, network) {
+        (Ok(files), Ok(network)) if refused.is_empty() => (files, network),
+        (files, network) => {
+            let more = [files.err(), network.err()];
+            return Err(obstacles(refused).into_iter().chain(more.into_iter().flatten().flatten()).collect());
+        }
     };
     let (memory, shared) = save_memory(standstill, &parts.memory, saving)?;
     Ok(SandboxState {
@@ -105,6 +112,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         tables,
         contexts,
         files: files.finish(),
+        network,
         memory,
         shared,
     })

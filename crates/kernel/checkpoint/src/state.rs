@@ -2,6 +2,7 @@
 
 use crate::files::{ContextState, FilesState};
 use crate::kernel::KernelState;
+use crate::network::NetworkState;
 use files::FdTableState;
 use serde::{Deserialize, Serialize};
 use task::ProcessesState;
@@ -25,7 +26,7 @@ pub struct Memory {
 }
 
 /// A sandbox as plain data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SandboxState {
     /// The version of ringfence that saved it.
     pub saved_by: String,
@@ -39,6 +40,8 @@ pub struct SandboxState {
     pub contexts: Vec<ContextOf>,
     /// Open files.
     pub files: FilesState,
+    /// Sockets and connections.
+    pub network: NetworkState,
     /// Address spaces.
     pub memory: Vec<Memory>,
     /// Memory that address spaces share without a file.

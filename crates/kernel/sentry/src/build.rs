@@ -39,7 +39,7 @@ pub(crate) fn container(
     spec: &SandboxSpec,
     mut fds: Fds,
     pod: &Pod,
-    image: Option<&Image>,
+    image: Option<Image>,
 ) -> Result<Built, StartError> {
     if !pod.takes_sockets(spec.socket_gofer.is_some()) {
         return Err(other("--host-uds=open: give it for the first container of the sandbox as well".into()));

@@ -61,7 +61,7 @@ impl Control {
         image: Option<Image>,
     ) -> Result<Arc<Control>, StartError> {
         let Built { threads, baseline, console, view, write_back } =
-            build::container(kernel, &container, spec, fds, &pod, image.as_ref())?;
+            build::container(kernel, &container, spec, fds, &pod, image)?;
         let changes = RootChanges { kernel: kernel.clone(), container: container.clone(), view, write_back };
         Ok(Arc::new(Control {
             kernel: kernel.clone(),

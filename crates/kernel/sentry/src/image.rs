@@ -6,6 +6,7 @@ use checkpoint::files::Baseline;
 use checkpoint::{Obstacle, Restoring, SandboxState, Saving};
 use hostsys::page_file::PageFile;
 use mounts::MountNs;
+use netstack::tcp::Outside;
 use spec::{SandboxSpec, StartError};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -36,14 +37,15 @@ impl Image {
 
     /// The threads of the container, which wait to be started; that of the first process first.
     pub(crate) fn restore(
-        &self,
+        self,
         kernel: &Arc<Kernel>,
         mounts: Arc<MountNs>,
         imported: &[Arc<OpenFile>],
     ) -> Result<Vec<Current>, StartError> {
         let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
-        let restoring = Restoring { unix, mounts, imported, pages: &self.pages };
-        checkpoint::restore(kernel, &self.state, &restoring)
+        let outside = Outside::Reset;
+        let restoring = Restoring { unix, mounts, imported, pages: &self.pages, outside };
+        checkpoint::restore(kernel, self.state, &restoring)
             .map_err(|error| other(format!("image of the checkpoint: {error}")))
     }
 }
