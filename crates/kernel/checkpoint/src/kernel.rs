@@ -38,7 +38,11 @@ impl KernelState {
             (first.cgroup().children().len(), "control groups below its own"),
             (kernel.keys.count(), "keys"),
         ];
-        counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("the container has {n} {what}")).collect()
+        counts
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("the container has {n} {what}"))
+            .collect()
     }
 
     /// As it is now.

@@ -77,8 +77,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     let note = |socket: &SocketFile| network.note(socket);
     let mut files = FileSaver::new(&cx, saving.unix, &note);
     files.container(&kernel.first, saving.baseline);
-    let tables =
-        parts.tables.values().map(|(tid, table)| files.table(table, &shown(kernel, *tid))).collect();
+    let tables = parts.tables.values().map(|(tid, table)| files.table(table, &shown(kernel, *tid))).collect();
     let contexts = parts.contexts.iter().map(|(tid, fs)| {
         let context = files.context(fs, &shown(kernel, *tid));
         ContextOf { thread: *tid, context }
@@ -86,9 +85,11 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     let contexts = contexts.collect();
     let mut refused = Vec::new();
     for (tid, mm) in &parts.memory {
-        refused.extend(mm.obstacles().into_iter().map(|what| {
-            format!("the memory of process {} has {what}", shown(kernel, *tid))
-        }));
+        refused.extend(
+            mm.obstacles()
+                .into_iter()
+                .map(|what| format!("the memory of process {} has {what}", shown(kernel, *tid))),
+        );
         let mapped: Vec<_> =
             mm.with_map(|map| map.iter().filter_map(|area| area.file.as_deref().cloned()).collect());
         for file in mapped.iter().chain(&mm.image().exe) {

@@ -47,20 +47,8 @@ pub(crate) fn kernel(
     let net: MakeNet =
         Box::new(move |timers| NetNamespace::new(nsproxy::inum::NET, owner, interfaces, timers));
     let (uts, offsets) = (uts(spec), offsets(spec)?);
-    let parts = Parts {
-        user_ns,
-        platform,
-        calls,
-        uts,
-        offsets,
-        limits,
-        families,
-        net,
-        memory,
-        figures,
-        clock,
-        boot,
-    };
+    let parts =
+        Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory, figures, clock, boot };
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
     net.stack().memory.set_limit(queues);

@@ -115,6 +115,9 @@ pub struct ThreadState {
     pub parked: bool,
     /// Processor time in user and system mode, in nanoseconds.
     pub time: (u64, u64),
+    /// It shares adjustments of semaphores (CLONE_SYSVSEM) with threads listed before: the ID of the first of them, or its own.
+    #[serde(default)]
+    pub sem_undo: Option<i32>,
 }
 
 /// A process.
@@ -246,7 +249,8 @@ impl Task {
             || !Arc::ptr_eq(&own.time_for_children, &initial.time_for_children);
         let creds = self.creds();
         // One lock after the other: guards would last as long as the literal.
-        let undoes = self.sem_undo.lock().is_some();
+        let undo = self.sem_undo.lock().clone();
+        let undoes = undo.is_some_and(|list| !list.state().sets.is_empty());
         let policy = *self.mempolicy.lock() != mm::Policy::default();
         let inherits = !self.pi.lock().is_idle();
         let checks = [
@@ -313,6 +317,7 @@ impl Standstill {
         let (mut handlers, mut filters) = (Seen(HashMap::new()), Seen(HashMap::new()));
         let mut memory: Seen<i32> = Seen(HashMap::new());
         let mut contexts: Seen<i32> = Seen(HashMap::new());
+        let mut undos: Seen<i32> = Seen(HashMap::new());
         nodes.sort_by_key(|node| node.tgid);
         for (node, group) in nodes.into_iter().zip(&groups) {
             let table = group.handlers();
@@ -349,7 +354,9 @@ impl Standstill {
                 if named.2 == tid {
                     parts.file_context(tid, &fs);
                 }
-                all.threads.push(task.state(current, named, seccomp_filters));
+                let undo = task.sem_undo.lock().clone();
+                let sem_undo = undo.map(|list| undos.number(&list, || tid));
+                all.threads.push(task.state(current, named, seccomp_filters, sem_undo));
             }
         }
         Ok(all)
@@ -371,6 +378,7 @@ impl Task {
         current: CurrentState,
         (mm, fds, fs): (i32, u64, i32),
         seccomp_filters: Option<usize>,
+        sem_undo: Option<i32>,
     ) -> ThreadState {
         let load = |slack: &std::sync::atomic::AtomicU64| slack.load(Ordering::Relaxed);
         // One lock after the other: guards would last as long as the literal.
@@ -398,6 +406,7 @@ impl Task {
             memory_failure_policy: self.memory_failure_policy.load(Ordering::Relaxed),
             parked,
             time: (load(&self.user_seen), self.sentry_time()),
+            sem_undo,
         }
     }
 }
@@ -553,6 +562,16 @@ impl Kernel {
                 vforking.push((threads.len(), state.tid));
             }
             threads.push(current);
+        }
+        let by_tid: HashMap<i32, Arc<Task>> =
+            threads.iter().map(|t| (t.task.tid(), t.task.clone())).collect();
+        for state in &saved.threads {
+            if let Some((first, task)) =
+                state.sem_undo.and_then(|id| by_tid.get(&id)).zip(by_tid.get(&state.tid))
+            {
+                let list = first.sem_undo();
+                *task.sem_undo.lock() = Some(list);
+            }
         }
         for (place, tid) in vforking {
             let gate = Arc::new(VforkGate::default());
