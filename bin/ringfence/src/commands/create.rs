@@ -56,6 +56,7 @@ impl Create {
             preserve_fds: self.preserve_fds,
             pass_fds: self.pass_fd.clone(),
             allow_net: Policy::all(&self.allow_net),
+            own_group: false,
             image: None,
         }
     }

@@ -192,6 +192,7 @@ pub fn clone(settings: &Settings, id: &str, new: &[String]) -> Result<()> {
         options.create.id.clone_from(name);
         options.create.bundle.clone_from(&record.state.bundle);
         options.create.image = Some(image.clone());
+        options.create.own_group = true;
         run(settings, &options)?;
     }
     Ok(())

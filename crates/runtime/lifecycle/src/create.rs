@@ -40,6 +40,8 @@ pub struct CreateOptions {
     pub pass_fds: Vec<PassedFd>,
     /// What the container may reach in host mode.
     pub allow_net: Option<Policy>,
+    /// Its control group is called after the container and beside the one that the configuration names, which is another container's.
+    pub own_group: bool,
     /// The image of a checkpoint that it is restored from.
     pub image: Option<Arc<ImageFiles>>,
 }
@@ -239,7 +241,10 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
 fn read_bundle(settings: &Settings, options: &CreateOptions) -> Result<Bundle> {
     let preserve_fds = options.preserve_fds + options.pass_fds.len() as u32;
     let chosen = Options { preserve_fds, ..settings.containers.clone() };
-    let (mut prepared, config) = bundle::load(&options.bundle, &options.id, &chosen)?;
+    let (mut prepared, mut config) = bundle::load(&options.bundle, &options.id, &chosen)?;
+    if options.own_group {
+        name_group(&mut config.spec, &options.id);
+    }
     let hooks = config.spec.hooks().clone().unwrap_or_default();
     hooks::check(&hooks)?;
     let host = pod::find(settings, &mut prepared)?;
@@ -301,6 +306,16 @@ fn start_processes(
     Ok(sandbox)
 }
 
+/// Names the control group after the container, beside the one that the configuration names.
+fn name_group(spec: &mut Spec, id: &str) {
+    let Some(linux) = spec.linux_mut() else { return };
+    let Some(path) = linux.cgroups_path().as_ref().and_then(|path| path.to_str()) else { return };
+    // systemd's form is SLICE:PREFIX:NAME.
+    let at = path.rfind([':', '/']).map_or(0, |at| at + 1);
+    let beside = format!("{}{id}", path.get(..at).unwrap_or_default());
+    linux.set_cgroups_path(Some(beside.into()));
+}
+
 /// The uts namespace that a container is to share.
 fn shared_uts(spec: &Spec) -> Option<PathBuf> {
     let all = spec.linux().as_ref()?.namespaces().as_ref()?;
@@ -345,6 +360,16 @@ mod tests {
         let passwd = "root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/:/bin/sh\n";
         assert_eq!(user_name(passwd, 1000), "me");
         assert_eq!(user_name(passwd, 1001), "1001");
+    }
+
+    #[test]
+    fn a_group_of_its_own_is_beside_the_other() {
+        for (path, beside) in [("/a/b", "/a/new"), ("b", "new"), ("a.slice:docker:b", "a.slice:docker:new")] {
+            let spec = serde_json::json!({ "ociVersion": "1.0.2", "linux": { "cgroupsPath": path } });
+            let mut spec: Spec = serde_json::from_value(spec).unwrap();
+            name_group(&mut spec, "new");
+            assert_eq!(spec.linux().as_ref().unwrap().cgroups_path(), &Some(beside.into()));
+        }
     }
 
     #[test]
