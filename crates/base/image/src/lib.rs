@@ -1,13 +1,20 @@
 //! The image of a checkpoint: one stream of metadata, and memory in page-aligned files.
 //!
+//! The directory of an image has two files: `metadata`, which [`Writer`] makes and [`Reader`] reads, and `pages`.
 //! [`PageSink`] and [`PageSource`] are the file of pages, without a host call. [`Runs`] puts pages there and gives the
 //! [`Extent`]s. Pages of zeros are not written: they are holes of the file, or belong to no extent.
 
 #![forbid(unsafe_code)]
 
+mod about;
+mod format;
 mod pages;
+mod sums;
 
+pub use about::About;
+pub use format::{Error, Reader, VERSION, Writer};
 pub use pages::{PAGE, PageSink, PageSource, Runs, check, is_zero};
+pub use sums::Sums;
 
 /// A piece of the file of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -10,6 +10,17 @@ pub fn tsc() -> u64 {
     unsafe { _rdtsc() }
 }
 
+/// The components of the extended state that the processor can have (XCR0).
+pub fn extended_components() -> u64 {
+    match __cpuid(0).eax {
+        0..0xd => 3,
+        _ => {
+            let leaf = __cpuid_count(0xd, 0);
+            u64::from(leaf.edx) << 32 | u64::from(leaf.eax)
+        }
+    }
+}
+
 /// Whether the processor has `rdpid`, which is faster than `lsl`.
 pub fn has_rdpid() -> bool {
     static HAS: LazyLock<bool> =

@@ -1,27 +1,53 @@
 //! The file of pages of a checkpoint's image, on a descriptor of the host.
 
-use image::{PAGE, PageSink, PageSource};
+use image::{PAGE, PageSink, PageSource, Sums};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A file of pages.
 pub struct PageFile {
     fd: Arc<OwnedFd>,
     end: AtomicU64,
+    /// Of what was written.
+    noted: Mutex<Sums>,
+    /// Of what is read, if they are known.
+    known: Option<Sums>,
 }
 
 impl PageFile {
     /// An empty file that is to be written.
     pub fn create(fd: Arc<OwnedFd>) -> PageFile {
-        PageFile { fd, end: AtomicU64::new(0) }
+        PageFile { fd, end: AtomicU64::new(0), noted: Mutex::default(), known: None }
     }
 
     /// A file that is to be read, as long as it is now.
     pub fn open(fd: Arc<OwnedFd>) -> io::Result<PageFile> {
         let size = u64::try_from(rustix::fs::fstat(&*fd)?.st_size).unwrap_or(0);
-        Ok(PageFile { fd, end: AtomicU64::new(size) })
+        Ok(PageFile { fd, end: AtomicU64::new(size), noted: Mutex::default(), known: None })
+    }
+
+    /// The same with checksums, with which whole pages that are read are compared. Pages that are mapped are not.
+    pub fn checked(fd: Arc<OwnedFd>, sums: Sums) -> io::Result<PageFile> {
+        Ok(PageFile { known: Some(sums), ..PageFile::open(fd)? })
+    }
+
+    /// The checksums of all that was written.
+    pub fn sums(&self) -> Sums {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads all of it and compares.
+    pub fn verify(&self) -> io::Result<()> {
+        let mut buf = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < self.len() {
+            let piece = (self.len() - at).min(buf.len() as u64) as usize;
+            self.read(at, buf.get_mut(..piece).unwrap_or_default())?;
+            at += piece as u64;
+        }
+        Ok(())
     }
 
     /// The descriptor, to be mapped.
@@ -48,6 +74,8 @@ impl PageSink for PageFile {
     }
 
     fn write(&self, mut offset: u64, mut pages: &[u8]) -> io::Result<()> {
+        let sums = Sums::of(pages);
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).note(offset, sums);
         while !pages.is_empty() {
             let n = rustix::io::pwrite(&*self.fd, pages, offset)?;
             if n == 0 {
@@ -61,16 +89,22 @@ impl PageSink for PageFile {
 }
 
 impl PageSource for PageFile {
-    fn read(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
-        while !buf.is_empty() {
-            let n = rustix::io::pread(&*self.fd, &mut *buf, offset)?;
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let n = rustix::io::pread(&*self.fd, rest, offset + done as u64)?;
             if n == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            buf = buf.get_mut(n..).unwrap_or_default();
-            offset += n as u64;
+            done += n;
         }
-        Ok(())
+        match &self.known {
+            Some(sums) if !sums.check(offset, buf) => {
+                let why = format!("the pages of the image are damaged from {offset:#x} on");
+                Err(io::Error::new(io::ErrorKind::InvalidData, why))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn len(&self) -> u64 {
@@ -94,7 +128,7 @@ mod tests {
         assert_eq!(extents.len(), 1);
         assert_eq!(file.finish().unwrap(), 101 * PAGE);
         assert_eq!(rustix::fs::fstat(&*fd).unwrap().st_blocks, 16);
-        let read = PageFile::open(fd).unwrap();
+        let read = PageFile::checked(fd.clone(), file.sums()).unwrap();
         assert!(image::check(&extents, (0, 200 * PAGE), read.len()));
         let mut page = [9; PAGE as usize];
         read.read(100 * PAGE, &mut page).unwrap();
@@ -102,5 +136,10 @@ mod tests {
         read.read(50 * PAGE, &mut page).unwrap();
         assert!(image::is_zero(&page));
         assert!(read.read(101 * PAGE, &mut page).is_err());
+        read.verify().unwrap();
+        rustix::io::pwrite(&*fd, &[5], 60 * PAGE).unwrap();
+        assert_eq!(read.verify().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(read.read(60 * PAGE, &mut page).is_err());
+        read.read(61 * PAGE, &mut page).unwrap();
     }
 }

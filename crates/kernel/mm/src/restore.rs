@@ -106,7 +106,7 @@ impl<'a> Restorer<'a> {
             }
             None => None,
         };
-        let mut map = saved.map(&self.limits, self.file, self.pages.len())?;
+        let mut map = saved.record(&self.limits, self.file, self.pages.len())?;
         let page_fd = self.pages.fd();
         for area in &saved.areas {
             let file = area.file.and_then(self.file);

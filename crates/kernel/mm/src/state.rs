@@ -176,8 +176,9 @@ impl MemoryState {
         }
     }
 
-    /// The record. Nothing that an image says is taken unseen: an error says what is wrong.
-    pub(crate) fn map(
+    /// The record of a restored address space. Nothing that an image says is taken unseen: an error says what is wrong.
+    /// `file` finds the open files by their numbers, and `pages` is the length of the file of pages.
+    pub fn record(
         &self,
         limits: &Limits,
         file: &dyn Fn(u64) -> Option<Arc<OpenFile>>,
@@ -269,7 +270,7 @@ mod tests {
     }
 
     fn map(s: &MemoryState) -> Result<MemoryMap, String> {
-        s.map(&LIMITS, &|_| None, PAGE_SIZE)
+        s.record(&LIMITS, &|_| None, PAGE_SIZE)
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process], scans: boo
     let mut bytes = Vec::new();
     ciborium::into_writer(&(&spaces, &shared), &mut bytes).unwrap();
     let (spaces, shared) = ciborium::from_reader(&bytes[..]).unwrap();
-    Image { spaces, shared, files, pages: PageFile::open(fd).unwrap() }
+    Image { spaces, shared, files, pages: PageFile::checked(fd, pages.sums()).unwrap() }
 }
 
 fn restore(platform: &Arc<dyn Platform>, image: &Image) -> Vec<Process> {

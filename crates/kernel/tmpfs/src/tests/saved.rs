@@ -36,7 +36,7 @@ fn comes_back(f: &Arc<OpenFile>, to: &Arc<OpenFile>) -> ContentState {
     let sink = PageFile::create(fd.clone());
     let saved = node(f).content_state(&root(), &sink).unwrap().unwrap();
     sink.finish().unwrap();
-    let pages = PageFile::open(fd).unwrap();
+    let pages = PageFile::checked(fd, sink.sums()).unwrap();
     node(to).restore_content(&root(), &saved, &pages).unwrap();
     assert_eq!(shape(to), shape(f));
     let read = |f: &Arc<OpenFile>, at: u64| {
@@ -92,7 +92,7 @@ fn content_on_disk() {
     let sink = PageFile::create(fd.clone());
     let saved = a.state(&root(), &sink).unwrap().unwrap();
     sink.finish().unwrap();
-    b.restore(&root(), &storage, &saved, &PageFile::open(fd).unwrap()).unwrap();
+    b.restore(&root(), &storage, &saved, &PageFile::checked(fd, sink.sums()).unwrap()).unwrap();
     assert_eq!(a.size_and_blocks(), b.size_and_blocks());
     let mut read = [0; 6];
     assert_eq!((b.read(&root(), &mut read, 7 * PAGE - 1).unwrap(), &read), (6, b"across"));
