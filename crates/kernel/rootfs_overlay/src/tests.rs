@@ -14,6 +14,8 @@ use std::sync::Arc;
 use vfs::testing::TestCaller;
 use vfs::*;
 
+mod checkpoint;
+
 struct Env {
     dir: PathBuf,
     fs: Arc<FsContext>,

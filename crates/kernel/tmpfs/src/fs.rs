@@ -28,7 +28,7 @@ const RAMFS_MAGIC: i64 = 0x8584_58f6;
 const UPPER_INO: u64 = 1 << 40;
 
 /// What an inode counts for, in bytes; extended attributes share the limit (nr_inodes).
-const INODE_SPACE: u64 = 1024;
+pub(crate) const INODE_SPACE: u64 = 1024;
 
 fn space_of(inodes: Option<u64>) -> Option<u64> {
     inodes.map(|n| n.saturating_mul(INODE_SPACE))
@@ -49,7 +49,7 @@ pub struct TmpFs {
     pub(crate) storage: Storage,
     flavour: Flavour,
     options: Mutex<Options, { rank::TMPFS_CONTENT }>,
-    next_ino: AtomicU64,
+    pub(crate) next_ino: AtomicU64,
     /// Bytes that inodes and extended attributes count for.
     pub(crate) inodes: Limit,
     root: Mutex<Option<Arc<Node>>>,
@@ -143,6 +143,11 @@ impl TmpFs {
 
     pub(crate) fn new_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Numbers below `next` were given out.
+    pub(crate) fn raise_ino(&self, next: u64) {
+        self.next_ino.fetch_max(next.min(i64::MAX as u64), Ordering::Relaxed);
     }
 
     /// Charges one inode; ENOSPC.

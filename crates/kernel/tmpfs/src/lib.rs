@@ -27,6 +27,7 @@ mod node;
 mod open_file;
 mod options;
 mod saved;
+pub mod state;
 mod storage;
 #[cfg(test)]
 mod tests;

@@ -263,7 +263,7 @@ impl Node {
     }
 
     /// Looks up every name of a directory that is not in place. With `for_good` the layers are not asked again.
-    fn look_everything_up(&self, cx: &dyn Caller, for_good: bool) -> Result<()> {
+    pub(crate) fn look_everything_up(&self, cx: &dyn Caller, for_good: bool) -> Result<()> {
         let Some(names) = self.names() else { return Ok(()) };
         let unseen = names.lock().unseen(cx)?;
         for name in unseen {

@@ -62,6 +62,27 @@ impl Node {
         Ok(())
     }
 
+    /// A list is still that of the lower inode, if there is one.
+    pub(crate) fn has_lower_acl(&self, kind: AclKind) -> bool {
+        matches!(self.acls.lists.lock()[kind as usize], State::Lower)
+    }
+
+    /// Makes a list that of plain data.
+    pub(crate) fn restore_acl(&self, kind: AclKind, acl: Option<Arc<Acl>>) -> Result<()> {
+        // What the lower inode has is known from here on, so that it is not taken for ours later.
+        self.acl(kind)?;
+        if let Some(acl) = &acl {
+            acl.validate()?;
+        }
+        let new = acl.as_ref().map_or(0, |acl| space(kind, acl));
+        let mut lists = self.acls.lists.lock();
+        self.acls.none.store(false, Ordering::Release);
+        let old = std::mem::replace(&mut lists[kind as usize], State::Own(acl));
+        let old = if let State::Own(Some(old)) = old { space(kind, &old) } else { 0 };
+        self.fs.inodes.recharge(old, new);
+        Ok(())
+    }
+
     /// Names of the attributes that the lists are.
     pub(crate) fn acl_names(&self) -> Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();

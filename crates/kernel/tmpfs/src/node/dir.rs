@@ -255,6 +255,71 @@ impl Dir {
         }
     }
 
+    /// Its entries, but for names of the lower directory that have not been looked up.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<[u8]>, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// The node behind a name that has been looked up, or was made here.
+    pub fn known(&self, name: &[u8]) -> Option<Arc<Node>> {
+        match self.entries.get(name)? {
+            Entry::Node(node, _) | Entry::Hiding(node, _) => Some(node.clone()),
+            Entry::Whiteout => None,
+        }
+    }
+
+    /// Offsets for names of the lower directory in a directory without one, in the order of the listing.
+    pub fn offsets_of_lower(&self) -> HashMap<&[u8], u64> {
+        let of_lower =
+            |(name, entry): (&'_ Arc<[u8]>, &Entry)| matches!(entry, Entry::Node(_, 0)).then(|| name.clone());
+        let mut left: std::collections::BTreeSet<Arc<[u8]>> =
+            self.entries.iter().filter_map(of_lower).collect();
+        let listed = self.list.iter().flat_map(|list| list.iter());
+        let mut order: Vec<Arc<[u8]>> = listed.filter_map(|entry| left.take(&*entry.name)).collect();
+        order.extend(left);
+        let key = |name: &Arc<[u8]>| self.entries.get_key_value(name).map(|(name, _)| &**name);
+        order.iter().filter_map(key).zip(3..).collect()
+    }
+
+    /// Makes its entries these, besides names that are as in the lower directory. Gives the entries that go. EINVAL for what
+    /// no directory can be.
+    pub fn restore(&mut self, new: Vec<(Arc<[u8]>, Entry)>, next: u64, dead: bool) -> Result<Vec<Entry>> {
+        let first = if self.lower.is_some() { super::MERGED_FIRST } else { 3 };
+        if !(first..=i64::MAX as u64).contains(&next) {
+            return Err(Errno::EINVAL);
+        }
+        let stays = |entry: &Entry| self.lower.is_some() && matches!(entry, Entry::Node(_, 0));
+        let (mut entries, mut gone) = (HashMap::new(), Vec::new());
+        for (name, entry) in std::mem::take(&mut self.entries) {
+            if stays(&entry) {
+                entries.insert(name, entry);
+            } else {
+                gone.push(entry);
+            }
+        }
+        let (mut order, mut names) = (BTreeMap::new(), std::collections::HashSet::new());
+        for (name, entry) in new {
+            let offset = match &entry {
+                Entry::Node(_, offset) | Entry::Hiding(_, offset) => *offset,
+                Entry::Whiteout => 0,
+            };
+            let own = match &entry {
+                Entry::Node(_, 0) | Entry::Whiteout => self.lower.is_some(),
+                Entry::Node(..) => (3..next).contains(&offset),
+                Entry::Hiding(..) => self.lower.is_some() && (3..next).contains(&offset),
+            };
+            if !own
+                || !names.insert(name.clone())
+                || offset != 0 && order.insert(offset, name.clone()).is_some()
+            {
+                return Err(Errno::EINVAL);
+            }
+            gone.extend(entries.insert(name, entry));
+        }
+        (self.entries, self.order, self.next, self.dead) = (entries, order, next, dead);
+        Ok(gone)
+    }
+
     /// Nothing known of it differs from the lower directory.
     pub fn is_pristine(&self) -> bool {
         self.entries.is_empty() && !self.dead

@@ -10,7 +10,7 @@
 mod acls;
 mod dir;
 
-pub(crate) use self::dir::{Dir, Item};
+pub(crate) use self::dir::{Dir, Entry, Item};
 
 use self::acls::Acls;
 use crate::content::Content;
@@ -81,6 +81,20 @@ impl Body {
         let _ = l.set(target);
         Body::Link(l)
     }
+}
+
+/// What a restored node has besides its body, lists and extended attributes.
+pub(crate) struct Restored {
+    pub ino: u64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u64,
+    pub nlink: u64,
+    pub times: [Timespec; 3],
+    pub created: Option<Timespec>,
+    /// Something differs from the lower inode.
+    pub changed: bool,
 }
 
 /// An inode of a tmpfs or an overlay.
@@ -179,6 +193,62 @@ impl Node {
             lower: Some(view.inode),
             attachments: Attachments::default(),
         })
+    }
+
+    /// A new inode with the number of plain data, which [`Node::restore_attributes`] completes.
+    pub(crate) fn restored(fs: Arc<TmpFs>, body: Body, saved: &Restored) -> Arc<Node> {
+        let meta = Meta {
+            nlink: saved.nlink,
+            charged_links: 0,
+            atime: Timespec::default(),
+            mtime: Timespec::default(),
+            ctime: Timespec::default(),
+            btime: saved.created,
+            xattrs: Xattrs::Own(BTreeMap::new()),
+        };
+        Arc::new_cyclic(|me| Node {
+            me: me.clone(),
+            fs,
+            ino: saved.ino,
+            mode: saved.mode.into(),
+            uid: saved.uid.into(),
+            gid: saved.gid.into(),
+            rdev: saved.rdev,
+            changed: AtomicBool::new(true),
+            shared_below: false,
+            meta: Mutex::new(meta),
+            acls: Acls::new(false),
+            body,
+            lower: None,
+            attachments: Attachments::default(),
+        })
+    }
+
+    /// Makes its attributes those of plain data. `xattrs`: `None` for those that it has. `names`: how many names it has.
+    pub(crate) fn restore_attributes(&self, saved: &Restored, xattrs: Option<XattrMap>, names: u32) {
+        if saved.changed {
+            self.change();
+        }
+        self.mode.store(self.mode() & S_IFMT | saved.mode & 0o7777, Ordering::Relaxed);
+        self.uid.store(saved.uid, Ordering::Relaxed);
+        self.gid.store(saved.gid, Ordering::Relaxed);
+        let mut m = self.meta.lock();
+        m.nlink = saved.nlink;
+        [m.atime, m.mtime, m.ctime] = saved.times;
+        m.btime = saved.created;
+        if self.lower.is_none() && !self.is_dir() {
+            let links = names.saturating_sub(1);
+            let space = |links: u32| u64::from(links) * crate::fs::INODE_SPACE;
+            self.fs.inodes.recharge(space(m.charged_links), space(links));
+            m.charged_links = links;
+        }
+        let Some(new) = xattrs else { return };
+        let old = match &m.xattrs {
+            Xattrs::Own(old) => xattr_space(old),
+            Xattrs::Lower => 0,
+        };
+        self.fs.inodes.recharge(old, xattr_space(&new));
+        m.xattrs = Xattrs::Own(new);
     }
 
     pub(crate) fn mode(&self) -> u32 {
