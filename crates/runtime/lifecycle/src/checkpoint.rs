@@ -10,7 +10,7 @@ use crate::{Error, Result, RunOptions, Settings, pod};
 use bundle::Pod;
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, unlinkat};
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,9 +31,13 @@ pub struct ImageFiles {
 }
 
 impl ImageFiles {
-    /// For a sandbox that is restored from them.
+    /// For a sandbox that is restored from them: open files of its own, for reading only.
     pub(crate) fn share(&self) -> std::io::Result<Vec<OwnedFd>> {
-        [&self.metadata, &self.pages].into_iter().map(OwnedFd::try_clone).collect()
+        let open = |file: &OwnedFd| {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            Ok(openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+        };
+        [&self.metadata, &self.pages].into_iter().map(open).collect()
     }
 
     /// Opens the image in a directory.
