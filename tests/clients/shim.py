@@ -217,9 +217,17 @@ def shim_update(c):
 
 
 def shim_checkpoint(c):
+    """A task is saved and goes on, and one that is saved with Exit has ended."""
     name = background(c, "sleep", "100")
-    answer = request(c, name, "Checkpoint", number(1, name))
-    has(answer.decode(errors="replace"), "checkpoints are not supported")
+    image = f"{c.stage.dir}/image-{name}"
+    answer = request(c, name, "Checkpoint", number(1, name) + number(2, image))
+    assert len(answer) < 4, answer
+    check(sorted(os.listdir(image)), ["metadata", "pages"])
+    answer = request(c, name, "Checkpoint", number(1, name) + number(2, image))
+    has(answer.decode(errors="replace"), "already: give a directory without one")
+    any = number(1, "containerd.runc.v1.CheckpointOptions") + number(2, number(3, 1))
+    answer = request(c, name, "Checkpoint", number(1, name) + number(2, image + "2") + number(3, any))
+    has(answer.decode(errors="replace"), "ExternalUnixSockets")
     remove(c, name)
 
 

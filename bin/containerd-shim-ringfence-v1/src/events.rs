@@ -6,8 +6,8 @@
 use crate::time::timestamp;
 use containerd_shim_protos::EventsClient;
 use containerd_shim_protos::events::task::{
-    TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused, TaskResumed,
-    TaskStart,
+    TaskCheckpointed, TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused,
+    TaskResumed, TaskStart,
 };
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{self, Message};
@@ -41,6 +41,7 @@ topics! {
     TaskStart "/tasks/start"
     TaskExecAdded "/tasks/exec-added"
     TaskExecStarted "/tasks/exec-started"
+    TaskCheckpointed "/tasks/checkpointed"
     TaskPaused "/tasks/paused"
     TaskResumed "/tasks/resumed"
     TaskExit "/tasks/exit"

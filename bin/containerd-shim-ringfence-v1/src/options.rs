@@ -6,7 +6,7 @@
 
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{CodedInputStream, Message};
-use containerd_shim_protos::shim::oci::Options;
+use containerd_shim_protos::shim::oci::{self, Options};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,35 @@ pub(crate) const DEFAULT_CONFIG: &str = "/etc/containerd/ringfence.toml";
 const DEFAULT_ROOT: &str = "/run/containerd/ringfence";
 /// What a shim knows of a container, for the one that cleans up after it.
 pub(crate) const SAVED: &str = "ringfence-shim.json";
+
+/// How a checkpoint is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CheckpointOptions {
+    /// The container ends afterwards.
+    pub(crate) exit: bool,
+    /// Directory of the image.
+    pub(crate) image: String,
+}
+
+impl CheckpointOptions {
+    /// From what containerd sent, if it sent anything. An option that is not carried out is refused, unless what it asks for is
+    /// so in any case.
+    pub(crate) fn from_any(any: Option<&Any>) -> Result<Self, String> {
+        let Some(any) = any.filter(|any| !any.type_url.is_empty()) else { return Ok(Self::default()) };
+        if !any.type_url.ends_with("containerd.runc.v1.CheckpointOptions") {
+            return Err(format!("checkpoint options of type {:?} are not supported", any.type_url));
+        }
+        let options = oci::CheckpointOptions::parse_from_bytes(&any.value)
+            .map_err(|error| format!("checkpoint options: {error}"))?;
+        if options.external_unix_sockets {
+            return Err("checkpoint option ExternalUnixSockets is not supported".into());
+        }
+        if let Some(kind) = options.empty_namespaces.first() {
+            return Err(format!("checkpoint option EmptyNamespaces={kind} is not supported"));
+        }
+        Ok(Self { exit: options.exit, image: options.image_path })
+    }
+}
 
 /// How containers are run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +109,7 @@ impl Settings {
             ("CriuPath", &options.criu_path),
         ];
         if let Some((name, _)) = refused.iter().find(|(_, value)| !value.is_empty()) {
-            return Err(format!("runtime option {name} is not supported: there are no checkpoints"));
+            return Err(format!("runtime option {name} is not supported: checkpoints are made without CRIU"));
         }
         if let Some((number, _)) = options.special_fields.unknown_fields().iter().next() {
             return Err(format!(

@@ -1,6 +1,7 @@
 //! containerd's task API: decodes requests and encodes answers.
 
 use crate::metrics;
+use crate::options::CheckpointOptions;
 use crate::stdio::Stdio;
 use crate::tasks::{Answer, Tasks, fail};
 use containerd_shim_protos::Task;
@@ -79,8 +80,12 @@ impl Task for Api {
         Ok(Empty::default())
     }
 
-    fn checkpoint(&self, _: &TtrpcContext, _: CheckpointTaskRequest) -> Answer<Empty> {
-        Err(fail(Code::UNIMPLEMENTED, "checkpoints are not supported"))
+    fn checkpoint(&self, _: &TtrpcContext, req: CheckpointTaskRequest) -> Answer<Empty> {
+        let options = CheckpointOptions::from_any(req.options.as_ref())
+            .map_err(|error| fail(Code::INVALID_ARGUMENT, error))?;
+        let image = if req.path.is_empty() { &options.image } else { &req.path };
+        self.0.checkpoint(&req.id, image, options.exit)?;
+        Ok(Empty::default())
     }
 
     fn kill(&self, _: &TtrpcContext, req: KillRequest) -> Answer<Empty> {

@@ -12,8 +12,8 @@ use crate::runtime::Runtime;
 use crate::stdio::{self, LogCaller, Stdio};
 use containerd_shim_protos::api::CreateTaskRequest;
 use containerd_shim_protos::events::task::{
-    TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskPaused, TaskResumed,
-    TaskStart,
+    TaskCheckpointed, TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskPaused,
+    TaskResumed, TaskStart,
 };
 use containerd_shim_protos::ttrpc::{Code, Error, get_status};
 use rustix::io::Errno;
@@ -158,8 +158,8 @@ impl Tasks {
     }
 
     pub(crate) fn create(&self, request: CreateTaskRequest) -> Answer<u32> {
-        if !request.checkpoint.is_empty() || !request.parent_checkpoint.is_empty() {
-            return Err(fail(Code::UNIMPLEMENTED, "checkpoints are not supported"));
+        if !request.parent_checkpoint.is_empty() {
+            return Err(fail(Code::UNIMPLEMENTED, "checkpoints do not build on one another"));
         }
         let id = request.id.clone();
         if self.lock().contains_key(&id) {
@@ -188,6 +188,10 @@ impl Tasks {
         let hold = self.exits.hold();
         let rootfs = bundle.join("rootfs");
         let mut args = vec![OsStr::new("create"), OsStr::new("--bundle"), bundle.as_os_str()];
+        if !request.checkpoint.is_empty() {
+            // What the start lets go on.
+            args.extend([OsStr::new("--image-path"), OsStr::new(&request.checkpoint)]);
+        }
         if settings.no_pivot_root {
             args.push(OsStr::new("--no-pivot"));
         }
@@ -230,6 +234,23 @@ impl Tasks {
             self.finish(&id, &mut container.init, status);
         }
         Ok(pid as u32)
+    }
+
+    /// Saves a container to the directory of an image; it goes on unless it is to `exit`.
+    pub(crate) fn checkpoint(&self, id: &str, image: &str, exit: bool) -> Answer<()> {
+        let mut args = vec!["checkpoint", "--image-path", image];
+        if !exit {
+            args.push("--leave-running");
+        }
+        args.push(id);
+        let run = self.runtime(id)?.run(&args, &[]);
+        run.map_err(|error| refused("OCI runtime checkpoint failed", &error))?;
+        self.events.send(TaskCheckpointed {
+            container_id: id.into(),
+            checkpoint: image.into(),
+            ..TaskCheckpointed::default()
+        });
+        Ok(())
     }
 
     /// Starts the container's own process or one that was added with [`exec`](Self::exec).

@@ -1,7 +1,7 @@
 //! The command line's grammar. Names follow runsc; global flags come before the subcommand.
 
 use crate::commands::checkpoint::{Checkpoint, CloneArgs, Restore};
-use crate::commands::create::Create;
+use crate::commands::create::CreateCommand;
 use crate::commands::debug::Debug;
 use crate::commands::delete::Delete;
 use crate::commands::do_::Do;
@@ -267,7 +267,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  ringfence create --bundle box box && ringfence start box\n  ringfence create --bundle box --console-socket /run/tty.sock --pid-file box.pid box"
     )]
-    Create(Create),
+    Create(CreateCommand),
     /// Start a container that was created
     Start(Id),
     /// Run a container from an OCI bundle

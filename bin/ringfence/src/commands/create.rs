@@ -62,6 +62,20 @@ impl Create {
     }
 }
 
-pub(crate) fn create(settings: &Settings, args: &Create) -> Result<()> {
-    lifecycle::create(settings, &args.options())
+/// `create` alone.
+#[derive(Debug, Args)]
+pub(crate) struct CreateCommand {
+    #[command(flatten)]
+    create: Create,
+    /// Directory of the image of a checkpoint that "start" lets go on, in place of the first program
+    #[arg(long, value_name = "DIR")]
+    image_path: Option<PathBuf>,
+}
+
+pub(crate) fn create(settings: &Settings, args: &CreateCommand) -> Result<()> {
+    let options = args.create.options();
+    match &args.image_path {
+        Some(image) => lifecycle::create_from(settings, options, image),
+        None => lifecycle::create(settings, &options),
+    }
 }

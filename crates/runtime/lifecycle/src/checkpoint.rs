@@ -3,10 +3,11 @@
 //! An image is a directory with the files [`METADATA`] and [`PAGES`]. The sandbox writes both to descriptors that this process
 //! opened. The file of metadata gets its name last, when everything is on the disk: what lacks it is no image.
 
+use crate::create::create;
 use crate::find::connect;
 use crate::ps::running;
 use crate::run::run;
-use crate::{Error, Result, RunOptions, Settings, pod};
+use crate::{CreateOptions, Error, Result, RunOptions, Settings, pod};
 use bundle::Pod;
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, unlinkat};
 use std::fs::File;
@@ -182,6 +183,12 @@ pub fn restore(settings: &Settings, options: &RestoreOptions) -> Result<u8> {
     let mut options = options.clone();
     options.run.create.image = Some(Arc::new(ImageFiles::open(&options.image)?));
     run(settings, &options.run)
+}
+
+/// Sets a container up from an image; `start` lets it go on.
+pub fn create_from(settings: &Settings, mut options: CreateOptions, image: &Path) -> Result<()> {
+    options.image = Some(Arc::new(ImageFiles::open(image)?));
+    create(settings, &options)
 }
 
 /// Makes further containers like a running one, which goes on: with its bundle, and in its state.

@@ -58,7 +58,9 @@ mod weights;
 mod testing;
 
 pub use caller::{PassedFd, hostname, limits as callers_limits};
-pub use checkpoint::{CheckpointOptions, ImageFiles, RestoreOptions, checkpoint, clone, restore};
+pub use checkpoint::{
+    CheckpointOptions, ImageFiles, RestoreOptions, checkpoint, clone, create_from, restore,
+};
 pub use create::{CreateOptions, create};
 pub use delete::delete;
 pub use directory::valid_id;

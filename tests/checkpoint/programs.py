@@ -1,0 +1,154 @@
+"""Real programs that are saved at a random moment, end, and go on, several times in a row."""
+
+import os, random, re, subprocess, time
+
+from results import need_programs, need_root
+
+RF = None  # the program under test
+suite = None  # the module of the runner
+
+NGINX = """
+user root;
+daemon off;
+worker_processes 2;
+error_log stderr;
+pid /ctl/nginx.pid;
+events {}
+http {
+    access_log off;
+    client_body_temp_path /ctl/b; proxy_temp_path /ctl/p; fastcgi_temp_path /ctl/f;
+    uwsgi_temp_path /ctl/u; scgi_temp_path /ctl/s;
+    server { listen 8080; location / { return 200 "served\\n"; } }
+}
+"""
+
+NODE = (
+    'let n = 0; require("http").createServer((q, r) => r.end(String(++n))).listen(8080)'
+)
+
+JAVA = """
+import com.sun.net.httpserver.*;
+import java.net.*;
+public class S {
+    static int n = 0;
+    public static void main(String[] args) throws Exception {
+        HttpServer s = HttpServer.create(new InetSocketAddress(8080), 0);
+        s.createContext("/", e -> {
+            byte[] b = String.valueOf(++n).getBytes();
+            e.sendResponseHeaders(200, b.length);
+            e.getResponseBody().write(b);
+            e.close();
+        });
+        s.start();
+    }
+}
+"""
+
+MAKE = r"""
+mkdir -p /ctl/m && cd /ctl/m
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    printf 'int f%d(int x){int s=0;for(int i=0;i<x;i++)s+=i*%d;return s;}\n' $i $i > f$i.c
+done
+printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\n%%.o: %%.c\n\tgcc -O1 -c -o $@ $<\n' > Makefile
+while :; do rm -f *.o; make -s -j2 || exit 1; echo made; done
+"""
+
+SHELL = "i=0; while :; do i=$((i+1)); /bin/true; echo $i; done"
+
+
+class Goes:
+    """A program in a container, and rounds of saving and going on."""
+
+    def __init__(self, *args, files=()):
+        need_root()
+        self.box = suite.Box("program", *args)
+        # Programs that make users of their own, and write where they like.
+        RF.edit(self.box.bundle, lambda c: c["process"]["capabilities"].update(dict.fromkeys(
+            ("bounding", "effective", "permitted"), ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL"])))
+        for name, content in files:
+            with open(f"{self.box.ctl}/{name}", "w") as f:
+                f.write(content)
+        self.box.run()
+
+    def inside(self, *args):
+        result = RF("exec", "program", *args)
+        return result.stdout.strip() if result.returncode == 0 else None
+
+    def rounds(self, check, count=10):
+        random.seed(count)
+        for _ in range(count):
+            time.sleep(random.random() / 20)
+            image = self.box.checkpoint()
+            suite.works("delete", "program")
+            self.box.restore(image)
+            subprocess.run(["rm", "-rf", image], check=True)
+            check()
+        suite.works("delete", "--force", "program")
+
+
+def counts_up(goes, ask):
+    """A server that counts its requests goes on with the next number."""
+    RF.wait_for(lambda: ask() is not None)
+    last = [int(ask())]
+
+    def check():
+        suite.check(int(ask()), last[0] + 1, "answer")
+        last[0] += 1
+
+    goes.rounds(check)
+
+
+def test_redis():
+    need_programs("redis-server", "redis-cli")
+    goes = Goes("redis-server", "--save", "", "--dir", "/tmp")
+    counts_up(goes, lambda: goes.inside("redis-cli", "incr", "n"))
+
+
+def test_node():
+    need_programs("node", "curl")
+    goes = Goes("node", "-e", NODE)
+    counts_up(goes, lambda: goes.inside("curl", "-s", "127.0.0.1:8080"))
+
+
+def test_java():
+    need_programs("java", "javac", "curl")
+    dir = RF.dir("java")
+    with open(dir + "/S.java", "w") as f:
+        f.write(JAVA)
+    subprocess.run(["javac", "-d", dir, dir + "/S.java"], check=True, timeout=120)
+    with open(dir + "/S.class", "rb") as f:
+        program = f.read()
+    goes = Goes("sh", "-c", "until [ -e /ctl/S.class ]; do sleep 0.05; done; exec java -cp /ctl S")
+    with open(goes.box.ctl + "/part", "wb") as f:
+        f.write(program)
+    os.rename(goes.box.ctl + "/part", goes.box.ctl + "/S.class")
+    counts_up(goes, lambda: goes.inside("curl", "-s", "127.0.0.1:8080"))
+
+
+def test_make():
+    """Processes come and go all the time, vfork(2) and pipes included."""
+    need_programs("make", "gcc")
+    goes = Goes("sh", "-c", MAKE)
+
+    def goes_on():
+        before = suite.text(goes.box.out).count("made")
+        RF.wait_for(lambda: suite.text(goes.box.out).count("made") > before)
+        suite.check(suite.text(goes.box.out).replace("made\n", ""), "", "what make says")
+
+    goes_on()
+    goes.rounds(goes_on)
+
+
+def test_shell():
+    goes = Goes("sh", "-c", SHELL)
+    seen = []
+
+    def goes_on():
+        RF.wait_for(lambda: len(suite.numbers(goes.box.out)) > 3)
+        seen.append(suite.numbers(goes.box.out))
+
+    goes_on()
+    goes.rounds(goes_on)
+    for before, after in zip(seen, seen[1:]):
+        assert after[0] > before[-1], (before[-1], after[0])
+        suite.check(after, list(range(after[0], after[0] + len(after))))
