@@ -1,5 +1,6 @@
-"""One kind of object at a time: a program sets some up, says "ready", waits for the file `go`, and says whether they are as they
-were. Run as: kinds.py DIR KIND. DIR holds `go` when the time has come. The last line is `ok KIND` or what is wrong."""
+"""One kind of object at a time: a program sets some up, says "ready", waits for the file `go`, and says whether they are
+as they were. Run as: kinds.py DIR KIND. DIR holds `go` when the time has come. The last line is `ok KIND` or what is
+wrong."""
 
 import array, ctypes, errno, fcntl, mmap, os, resource, select, signal, socket, struct, subprocess, sys, threading, time
 

@@ -1,6 +1,6 @@
 """Real programs that are saved at a random moment, end, and go on, several times in a row."""
 
-import os, random, re, subprocess, time
+import os, random, subprocess, time
 
 from results import need_programs, need_root
 
@@ -22,9 +22,7 @@ http {
 }
 """
 
-NODE = (
-    'let n = 0; require("http").createServer((q, r) => r.end(String(++n))).listen(8080)'
-)
+NODE = 'let n = 0; require("http").createServer((q, r) => r.end(String(++n))).listen(8080)'
 
 JAVA = """
 import com.sun.net.httpserver.*;
@@ -63,8 +61,9 @@ class Goes:
         need_root()
         self.box = suite.Box("program", *args)
         # Programs that make users of their own, and write where they like.
-        RF.edit(self.box.bundle, lambda c: c["process"]["capabilities"].update(dict.fromkeys(
-            ("bounding", "effective", "permitted"), ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL"])))
+        capabilities = ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL"]
+        sets = dict.fromkeys(("bounding", "effective", "permitted"), capabilities)
+        RF.edit(self.box.bundle, lambda c: c["process"]["capabilities"].update(sets))
         for name, content in files:
             with open(f"{self.box.ctl}/{name}", "w") as f:
                 f.write(content)

@@ -1,58 +1,22 @@
 //! `checkpoint`, `restore` and `clone`: a sandbox saved to an image, and back.
 //!
-//! An image is a directory with the files [`METADATA`] and [`PAGES`]. The sandbox writes both to descriptors that this process
-//! opened. The file of metadata gets its name last, when everything is on the disk: what lacks it is no image.
+//! The sandbox writes the files of an image ([`image_files`](crate::image_files)) to descriptors that this process opened. The file of metadata gets its name last, when everything is on the disk: what lacks it is no image.
 
 use crate::create::create;
 use crate::find::connect;
+use crate::image_files::{ImageFiles, METADATA, PAGES};
 use crate::ps::running;
 use crate::run::run;
 use crate::{CreateOptions, Error, Result, RunOptions, Settings, pod};
 use bundle::Pod;
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, unlinkat};
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file of metadata.
-pub const METADATA: &str = "metadata";
-/// The file of pages.
-pub const PAGES: &str = "pages";
 /// What the file of metadata is called until it is whole.
 const UNFINISHED: &str = "metadata.unfinished";
-
-/// The files of an image, open for reading.
-#[derive(Debug)]
-pub struct ImageFiles {
-    /// Metadata.
-    pub metadata: OwnedFd,
-    /// Pages.
-    pub pages: OwnedFd,
-}
-
-impl ImageFiles {
-    /// For a sandbox that is restored from them: open files of its own, for reading only.
-    pub(crate) fn share(&self) -> std::io::Result<Vec<OwnedFd>> {
-        let open = |file: &OwnedFd| {
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-            Ok(openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
-        };
-        [&self.metadata, &self.pages].into_iter().map(open).collect()
-    }
-
-    /// Opens the image in a directory.
-    fn open(dir: &Path) -> Result<ImageFiles> {
-        let open = |name: &str| {
-            let path = dir.join(name);
-            let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty());
-            file.map_err(|error| {
-                Error::from(format!("{} is no image of a checkpoint: {name}: {error}", dir.display()))
-            })
-        };
-        Ok(ImageFiles { metadata: open(METADATA)?, pages: open(PAGES)? })
-    }
-}
 
 /// How a checkpoint is made.
 #[derive(Clone, Debug, Default)]

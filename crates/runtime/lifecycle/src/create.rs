@@ -1,10 +1,10 @@
 //! `create`: a container that is set up and waits for `start`. `run` begins the same way.
 
 use crate::caller::PassedFd;
-use crate::checkpoint::ImageFiles;
 use crate::crash::CrashFile;
 use crate::directory::{self, Claim, SOCKET};
 use crate::groups::Groups;
+use crate::image_files::ImageFiles;
 use crate::network::Outward;
 use crate::pod::Host;
 use crate::record::{Record, State, Status};

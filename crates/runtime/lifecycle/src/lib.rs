@@ -28,6 +28,7 @@ mod groups;
 mod host_command;
 mod host_name;
 mod id_maps;
+mod image_files;
 mod kill;
 mod list;
 mod network;
@@ -58,9 +59,7 @@ mod weights;
 mod testing;
 
 pub use caller::{PassedFd, hostname, limits as callers_limits};
-pub use checkpoint::{
-    CheckpointOptions, ImageFiles, RestoreOptions, checkpoint, clone, create_from, restore,
-};
+pub use checkpoint::{CheckpointOptions, RestoreOptions, checkpoint, clone, create_from, restore};
 pub use create::{CreateOptions, create};
 pub use delete::delete;
 pub use directory::valid_id;
@@ -70,6 +69,7 @@ pub use exec::{ExecOptions, Program, exec};
 pub use figures::{Watcher, sandbox_figures};
 pub use foreground::block_signals;
 pub use host_command::{ChangeList, CoverageReport, HostLimits, run_host_command};
+pub use image_files::ImageFiles;
 pub use kill::kill;
 pub use list::{list, state};
 pub use overlay::{overlay_commit, overlay_diff, overlay_export};

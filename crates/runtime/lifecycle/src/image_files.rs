@@ -1,0 +1,42 @@
+//! The image of a checkpoint: a directory with two files.
+
+use crate::{Error, Result};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// The file of metadata.
+pub const METADATA: &str = "metadata";
+/// The file of pages.
+pub const PAGES: &str = "pages";
+/// The files of an image, open for reading.
+#[derive(Debug)]
+pub struct ImageFiles {
+    /// Metadata.
+    pub metadata: OwnedFd,
+    /// Pages.
+    pub pages: OwnedFd,
+}
+
+impl ImageFiles {
+    /// For a sandbox that is restored from them: open files of its own, for reading only.
+    pub(crate) fn share(&self) -> std::io::Result<Vec<OwnedFd>> {
+        let open = |file: &OwnedFd| {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            Ok(openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+        };
+        [&self.metadata, &self.pages].into_iter().map(open).collect()
+    }
+
+    /// Opens the image in a directory.
+    pub(crate) fn open(dir: &Path) -> Result<ImageFiles> {
+        let open = |name: &str| {
+            let path = dir.join(name);
+            let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty());
+            file.map_err(|error| {
+                Error::from(format!("{} is no image of a checkpoint: {name}: {error}", dir.display()))
+            })
+        };
+        Ok(ImageFiles { metadata: open(METADATA)?, pages: open(PAGES)? })
+    }
+}
