@@ -64,6 +64,8 @@ pub fn restore(
     let given = Given {
         cx: &cx,
         unix: restoring.unix,
+        memfds: &kernel.memfds,
+        pages: restoring.pages,
         namespace: &|container| (container == 0).then(|| restoring.mounts.clone()),
         imported: restoring.imported,
         net: &|inum| network.net(inum),

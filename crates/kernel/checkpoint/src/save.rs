@@ -75,7 +75,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     let cx = Internal::new(&kernel.vfs);
     let network = NetworkSaver::new();
     let note = |socket: &SocketFile| network.note(socket);
-    let mut files = FileSaver::new(&cx, saving.unix, &note);
+    let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, &note);
     files.container(&kernel.first, saving.baseline);
     let tables = parts.tables.values().map(|(tid, table)| files.table(table, &shown(kernel, *tid))).collect();
     let contexts = parts.contexts.iter().map(|(tid, fs)| {
@@ -112,7 +112,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         processes,
         tables,
         contexts,
-        files: files.finish(),
+        files: files.finish(&cx, &*saving.pages).map_err(|what| obstacles(vec![what]))?,
         network,
         memory,
         shared,

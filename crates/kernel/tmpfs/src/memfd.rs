@@ -28,6 +28,11 @@ impl Memfds {
         Arc::new(Memfds { fs: fs.clone(), mount: Mount::of(fs, MountFlags::empty(), b"tmpfs") })
     }
 
+    /// What the files are on.
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.mount
+    }
+
     /// The device numbers of the kernel's file systems.
     pub fn device_numbers(&self) -> &DeviceNumbers {
         &self.fs.storage.memory.device_numbers

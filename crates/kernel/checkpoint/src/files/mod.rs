@@ -15,14 +15,30 @@ mod tests;
 pub use self::mounts::{Baseline, MountState, NamespaceState};
 pub use restore::{FileRestorer, FindPid, Given, Late};
 pub use save::{CheckedFiles, FileSaver};
-pub use state::{ContextState, FileState, FilesState, InodeLocks, Kind};
+pub use state::{BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree};
 
+use ::mounts::FsContext;
+use abi::stat::Attr;
 use abi::{Errno, Result};
 use std::sync::Arc;
 use vfs::{Caller, Mount, Path};
 
 /// Longest path of a place out of an image.
 const PATH_MOST: usize = 1 << 20;
+
+/// The attributes of what an absolute path leads to from the top of a container.
+fn look(cx: &dyn Caller, fs: &FsContext, path: &[u8]) -> Result<Attr> {
+    found(cx, fs, path)?.attr()
+}
+
+/// What an absolute path leads to from the top of a container.
+fn found(cx: &dyn Caller, fs: &FsContext, path: &[u8]) -> Result<Path> {
+    if !path.starts_with(b"/") {
+        return Err(Errno::ENOENT);
+    }
+    let start = namei::Start::At(fs.view().root.clone());
+    namei::walk::lookup(cx, &fs.view(), &start, path, namei::Lookup::FOLLOW)
+}
 
 /// The place with this path in the file system of a mount. Links are not followed.
 fn find(cx: &dyn Caller, mount: &Arc<Mount>, path: &[u8]) -> Result<Path> {

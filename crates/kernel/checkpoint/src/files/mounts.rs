@@ -7,9 +7,9 @@
 use crate::Obstacle;
 use mounts::MountNs;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use vfs::{Mount, Path};
+use vfs::{InodeRef, Mount, Path};
 
 /// A mount as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +123,11 @@ impl Baseline {
     }
 }
 
+/// What tells an inode from others.
+pub(super) fn address(inode: &InodeRef) -> usize {
+    Arc::as_ptr(inode).cast::<()>() as usize
+}
+
 /// Mounts of now by the identities of before.
 #[derive(Default)]
 pub(super) struct MountMap(HashMap<u64, Arc<Mount>>);
@@ -162,6 +167,22 @@ impl MountMap {
             Some((mount, _)) => Err(format!("{} is not in the image", mount.named())),
             None => Ok(()),
         }
+    }
+
+    /// The mounts that are there, each with what is above it.
+    pub fn held(&self) -> HashSet<usize> {
+        let mut held = HashSet::new();
+        for mount in self.0.values() {
+            let points = mount.mountpoint().map(|at| at.dentry);
+            for mut dentry in points.into_iter().chain([mount.root.clone()]) {
+                loop {
+                    held.insert(address(&dentry.inode));
+                    let Some(parent) = dentry.parent() else { break };
+                    dentry = parent;
+                }
+            }
+        }
+        held
     }
 
     /// The mount with an identity of before.

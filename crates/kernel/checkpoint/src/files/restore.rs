@@ -4,10 +4,11 @@
 //! made of, and [`FileRestorer::finish`], when processes are there, what refers to processes.
 
 use super::find;
-use super::mounts::MountMap;
+use super::mounts::{MountMap, address};
 use super::state::{ContextState, FileState, FilesState, InodeLocks, Kind};
 use abi::{Errno, Result};
 use caller::Outcome;
+use image::PageSource;
 use ipc::epoll::Epoll;
 use ipc::eventfd::EventFd;
 use ipc::pipe::{Pipe, fifo};
@@ -20,10 +21,12 @@ use socket::unix::{Restored, UnixFamily};
 use socket::{NetNamespace, SocketFile, SocketOps};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use task::ThreadGroup;
 use task::pidfd::PidFd;
+use tmpfs::Memfds;
 use vfs::file::{PathOnly, PlaceState};
-use vfs::{Caller, FileOps, InodeRef, OpenFile, OpenFileState, Path};
+use vfs::{Caller, Dentry, FileOps, InodeRef, OpenFile, OpenFileState, Path};
 
 /// Finds a process by its number in the sandbox's own PID namespace.
 pub type FindPid<'a> = &'a dyn Fn(i32) -> Option<Arc<Pid>>;
@@ -34,6 +37,10 @@ pub struct Given<'a> {
     pub cx: &'a dyn Caller,
     /// Unix sockets.
     pub unix: &'a UnixFamily,
+    /// Files of memfd_create(2).
+    pub memfds: &'a Memfds,
+    /// The file of pages.
+    pub pages: &'a dyn PageSource,
     /// The mount namespace that a container (by index) begins with, built from its specification.
     pub namespace: &'a dyn Fn(u32) -> Option<Arc<MountNs>>,
     /// The descriptors of the specification, standard streams first, as [`hostfs::Importer::first`] gave them.
@@ -59,6 +66,8 @@ pub struct FileRestorer<'a> {
     given: Given<'a>,
     mounts: MountMap,
     namespaces: HashMap<u64, Arc<MountNs>>,
+    /// Files in memory by device and inode number of before.
+    objects: HashMap<(u64, u64), InodeRef>,
     files: HashMap<u64, Arc<OpenFile>>,
     pipes: Vec<Arc<Pipe>>,
     unix: Option<Restored>,
@@ -81,11 +90,12 @@ impl<'a> FileRestorer<'a> {
             mounts.add(one, &ns)?;
             namespaces.insert(one.id, ns);
         }
+        let objects = objects(&given, &mounts, saved)?;
         let pipe = |saved| Pipe::restore(given.cx, saved).map_err(|error| format!("pipe: {error:?}"));
         let pipes = saved.pipes.iter().map(pipe).collect::<std::result::Result<_, _>>()?;
-        let unix = sockets(&given, saved)?;
+        let unix = sockets(&given, &objects, saved)?;
         let files = HashMap::new();
-        let mut all = FileRestorer { given, mounts, namespaces, files, pipes, unix: Some(unix) };
+        let mut all = FileRestorer { given, mounts, namespaces, objects, files, pipes, unix: Some(unix) };
         for one in saved.files.iter().filter(|one| !is_late(one)) {
             let file = all.open(one).map_err(|error| failed(one, error))?;
             all.files.insert(one.open.id, file);
@@ -100,11 +110,21 @@ impl<'a> FileRestorer<'a> {
 
     /// The place of plain data. Links are not followed, and nothing is checked: it was reached already.
     pub fn path(&self, saved: &PlaceState) -> Result<Path> {
-        let mount = self.mounts.get(saved.mount).ok_or(Errno::ENOENT)?;
-        if saved.unlinked {
-            return Err(Errno::ENOENT);
-        }
-        find(self.given.cx, mount, &saved.path)
+        let cx = self.given.cx;
+        let Some(gone) = &saved.gone else {
+            let mount = self.mounts.get(saved.mount).ok_or(Errno::ENOENT)?;
+            return if saved.unlinked { Err(Errno::ENOENT) } else { find(cx, mount, &saved.path) };
+        };
+        let inode = self.objects.get(&gone.object).ok_or(Errno::ENOENT)?.clone();
+        // The files of memfd_create(2) are on no mount that was saved.
+        let mount = self.mounts.get(saved.mount).unwrap_or_else(|| self.given.memfds.mount()).clone();
+        let dir = gone.dir.as_ref().and_then(|dir| find(cx, &mount, dir).ok()).filter(Path::is_dir);
+        let dentry = match dir {
+            Some(dir) => Dentry::gone(&dir.dentry, &gone.name, inode),
+            None => Dentry::detached(cx.vfs().dcache(), inode, &gone.name),
+        };
+        dentry.linkable.store(gone.linkable, Ordering::Relaxed);
+        Ok(Path { mount, dentry })
     }
 
     /// Root, working directory and mask of a process.
@@ -244,9 +264,45 @@ fn now<T>(outcome: Outcome<T>) -> Result<T> {
     })
 }
 
+type Objects = HashMap<(u64, u64), InodeRef>;
+
+/// Files in memory.
+fn objects(given: &Given<'_>, mounts: &MountMap, saved: &FilesState) -> std::result::Result<Objects, String> {
+    let held = mounts.held();
+    let mut all = HashMap::new();
+    for one in &saved.trees {
+        let mount = match one.mount {
+            Some(id) => mounts.get(id).ok_or("files in memory without a mount")?,
+            None => given.memfds.mount(),
+        };
+        let sb = &mount.sb;
+        let nodes = one.tree.restore(
+            given.cx,
+            &sb.root.inode,
+            &|inode| held.contains(&address(inode)),
+            given.pages,
+        )?;
+        // Names that were looked up lead to what was there before.
+        sb.root.shrink(false);
+        all.extend(nodes.into_iter().map(|(ino, inode)| ((one.tree.dev, ino), inode)));
+    }
+    Ok(all)
+}
+
 /// The Unix sockets, without messages.
-fn sockets(given: &Given<'_>, saved: &FilesState) -> std::result::Result<Restored, String> {
-    let inode = |_: (u64, u64)| -> Option<InodeRef> { None };
+fn sockets(
+    given: &Given<'_>,
+    objects: &Objects,
+    saved: &FilesState,
+) -> std::result::Result<Restored, String> {
+    let mut of_host: Objects = HashMap::new();
+    for one in &saved.bound {
+        let ns = (given.namespace)(one.container).ok_or("a Unix socket in an unknown container")?;
+        let there = super::found(given.cx, &FsContext::new(ns), &one.path)
+            .map_err(|error| format!("Unix socket {}: {error}", String::from_utf8_lossy(&one.path)))?;
+        of_host.insert(one.object, there.inode().clone());
+    }
+    let inode = |object: (u64, u64)| objects.get(&object).or_else(|| of_host.get(&object)).cloned();
     let mut state = saved.unix.clone();
     for socket in &mut state.sockets {
         socket.net = (given.net)(socket.net).ok_or("a Unix socket in an unknown network namespace")?.inum;

@@ -1,12 +1,13 @@
 //! Open files to plain data.
 
 use super::mounts::{Baseline, NamespaceState};
-use super::state::{ContextState, FileState, FilesState, InodeLocks, Kind};
+use super::state::{BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree};
 use crate::Obstacle;
 use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, major};
 use container::Container;
 use files::{FdTable, FdTableState};
 use hostfs::ImportedFile;
+use image::PageSink;
 use ipc::epoll::Epoll;
 use ipc::eventfd::EventFd;
 use ipc::pipe::{Pipe, PipeEnd, PipeState};
@@ -15,12 +16,14 @@ use ipc::timerfd::TimerFd;
 use locks::{leases, records};
 use mounts::FsContext;
 use socket::SocketFile;
-use socket::unix::{UnixFamily, UnixState};
+use socket::unix::{Addr, UnixFamily, UnixState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use task::pidfd::PidFd;
+use tmpfs::Memfds;
+use tmpfs::state::Tree;
 use vfs::file::{PathOnly, PlaceState};
-use vfs::{Caller, OpenFile, Path};
+use vfs::{Caller, InodeRef, OpenFile, Path};
 
 /// Major number of memory devices.
 const MEMORY_DEVICES: u32 = 1;
@@ -35,11 +38,18 @@ struct Noted {
 pub struct FileSaver<'a> {
     cx: &'a dyn Caller,
     unix: &'a UnixFamily,
+    memfds: &'a Memfds,
     /// Whether the network's part of the image has a socket of another family.
     network: &'a dyn Fn(&SocketFile) -> bool,
     namespaces: Vec<NamespaceState>,
     /// Mounts that a restored container has again.
     mounts: HashSet<u64>,
+    /// File systems in memory, by device number: a mount, and the root.
+    roots: BTreeMap<u64, (Option<u64>, InodeRef)>,
+    /// Files in memory that may have no name, by device number.
+    loose: BTreeMap<u64, Vec<InodeRef>>,
+    /// What the containers began with.
+    views: Vec<(u32, Arc<FsContext>)>,
     noted: Vec<Noted>,
     known: HashSet<u64>,
     obstacles: Vec<Obstacle>,
@@ -50,14 +60,19 @@ impl<'a> FileSaver<'a> {
     pub fn new(
         cx: &'a dyn Caller,
         unix: &'a UnixFamily,
+        memfds: &'a Memfds,
         network: &'a dyn Fn(&SocketFile) -> bool,
     ) -> FileSaver<'a> {
         FileSaver {
             cx,
             unix,
+            memfds,
             network,
             namespaces: Vec::new(),
             mounts: HashSet::new(),
+            roots: BTreeMap::new(),
+            loose: BTreeMap::new(),
+            views: Vec::new(),
             noted: Vec::new(),
             known: HashSet::new(),
             obstacles: Vec::new(),
@@ -70,8 +85,16 @@ impl<'a> FileSaver<'a> {
         self.namespace(&fs, container.index(), baseline);
     }
 
-    pub(super) fn namespace(&mut self, fs: &FsContext, container: u32, baseline: &Baseline) {
-        let now = NamespaceState::of(&fs.view().ns, container);
+    pub(super) fn namespace(&mut self, fs: &Arc<FsContext>, container: u32, baseline: &Baseline) {
+        let ns = fs.view().ns.clone();
+        for mount in ns.root.read().clone().tree() {
+            let root = &mount.sb.root.inode;
+            if let Some(dev) = Tree::dev(root) {
+                self.roots.entry(dev).or_insert_with(|| (Some(mount.unique_id()), root.clone()));
+            }
+        }
+        self.views.push((container, fs.clone()));
+        let now = NamespaceState::of(&ns, container);
         self.obstacles.extend(baseline.obstacles(&now));
         self.mounts.extend(now.mounts.iter().map(|mount| mount.id));
         self.namespaces.push(now);
@@ -95,11 +118,7 @@ impl<'a> FileSaver<'a> {
 
     /// A place as plain data, which `holder` has.
     pub fn place(&mut self, path: &Path, holder: &dyn Fn() -> String) -> PlaceState {
-        let state = PlaceState {
-            mount: path.mount.unique_id(),
-            path: Path::display_in_fs(&path.dentry),
-            unlinked: path.dentry.is_unlinked(),
-        };
+        let state = PlaceState::of(path);
         self.check_place(path, &state, holder);
         state
     }
@@ -124,9 +143,15 @@ impl<'a> FileSaver<'a> {
 
     fn check_place(&mut self, path: &Path, state: &PlaceState, holder: &dyn Fn() -> String) {
         let shown = String::from_utf8_lossy(&path.display_absolute()).into_owned();
-        if !self.mounts.contains(&state.mount) {
+        let memfd = Arc::ptr_eq(&path.mount, self.memfds.mount());
+        if !memfd && !self.mounts.contains(&state.mount) {
             let fstype = path.mount.fs().kind();
             self.refuse(format!("{} is {shown} ({fstype}), in a mount that no container has", holder()));
+        } else if let Some(dev) = Tree::dev(path.inode()).filter(|_| state.unlinked && state.gone.is_some()) {
+            if memfd {
+                self.roots.entry(dev).or_insert_with(|| (None, path.mount.sb.root.inode.clone()));
+            }
+            self.loose.entry(dev).or_default().push(path.inode().clone());
         } else if state.unlinked {
             self.refuse(format!("{} is {shown}, which was removed", holder()));
         } else if !self.leads_back(path, &state.path) {
@@ -160,11 +185,12 @@ impl<'a> FileSaver<'a> {
                 self.note(file, &|| "a descriptor in a message between Unix sockets".into());
             }
             if at == self.noted.len() {
+                self.bound(&saved, &mut checked);
                 checked.unix = saved.state;
                 break;
             }
         }
-        self.check_bound_sockets(&checked.unix);
+        self.trees(&mut checked);
         checked.locks = self.locks();
         if !self.obstacles.is_empty() {
             return Err(self.obstacles);
@@ -215,12 +241,7 @@ impl<'a> FileSaver<'a> {
         checked: &mut CheckedFiles,
     ) -> Result<Kind, String> {
         if let Some(path) = &file.path {
-            let state = file.state().place.unwrap_or_else(|| PlaceState {
-                mount: 0,
-                path: Vec::new(),
-                unlinked: true,
-            });
-            self.check_place(path, &state, &|| holder.to_owned());
+            self.check_place(path, &PlaceState::of(path), &|| holder.to_owned());
         }
         let ops = file.ops.as_any();
         if ops.is::<PathOnly>() {
@@ -269,15 +290,48 @@ impl<'a> FileSaver<'a> {
         Err(unknown(file))
     }
 
-    /// A Unix socket can be found again by the file that it is bound to only if a path leads there.
-    fn check_bound_sockets(&mut self, unix: &UnixState) {
-        for socket in &unix.sockets {
-            if socket.outside {
-                self.refuse("a Unix socket is connected to a program outside the sandbox".into());
+    /// The files that Unix sockets are bound to: one in memory is known by its number, one of the host by the socket's
+    /// address, which must lead there.
+    fn bound(&mut self, saved: &socket::unix::Saved, checked: &mut CheckedFiles) {
+        for socket in saved.state.sockets.iter().filter(|socket| socket.outside) {
+            let name = socket.addr.as_ref().map(|addr| format!(" {addr:?}")).unwrap_or_default();
+            self.refuse(format!("a Unix socket{name} is connected to a program outside the sandbox"));
+        }
+        let mut of_host = Vec::new();
+        for inode in &saved.bound {
+            match Tree::dev(inode) {
+                Some(dev) => self.loose.entry(dev).or_default().push(inode.clone()),
+                None => of_host.extend(inode.attr().map(|attr| (attr.dev, attr.ino))),
             }
-            if let (Some(_), Some(addr)) = (socket.place, &socket.addr) {
-                self.refuse(format!("a Unix socket is bound to {addr:?}"));
+        }
+        for socket in &saved.state.sockets {
+            let Some(object) = socket.place.filter(|object| of_host.contains(object)) else { continue };
+            let Some(Addr::Path(path)) = &socket.addr else { continue };
+            let leads = |(_, fs): &&(u32, Arc<FsContext>)| {
+                super::look(self.cx, fs, path).is_ok_and(|attr| (attr.dev, attr.ino) == object)
+            };
+            match self.views.iter().find(leads).map(|(container, _)| *container) {
+                Some(container) => checked.bound.push(BoundState { object, container, path: path.clone() }),
+                None => {
+                    let path = String::from_utf8_lossy(path).into_owned();
+                    self.refuse(format!("a Unix socket is bound to {path}, which does not lead to it"));
+                }
             }
+        }
+    }
+
+    /// Files in memory.
+    fn trees(&mut self, checked: &mut CheckedFiles) {
+        let roots = std::mem::take(&mut self.roots);
+        for (dev, (mount, root)) in &roots {
+            let loose = self.loose.remove(dev).unwrap_or_default();
+            match Tree::of(self.cx, root, &loose) {
+                Ok(tree) => checked.trees.push((*mount, tree)),
+                Err(what) => self.refuse(what),
+            }
+        }
+        if !self.loose.is_empty() {
+            self.refuse("a removed file of a file system in memory that is not mounted".into());
         }
     }
 }
@@ -323,6 +377,8 @@ pub struct CheckedFiles {
     /// Places in `pipes` by address.
     places: HashMap<usize, usize>,
     locks: Vec<InodeLocks>,
+    trees: Vec<(Option<u64>, Tree)>,
+    bound: Vec<BoundState>,
     unix: UnixState,
 }
 
@@ -335,14 +391,25 @@ impl CheckedFiles {
         })
     }
 
-    /// As plain data.
-    pub fn finish(self) -> FilesState {
-        FilesState {
+    /// Bytes of the files in memory, about.
+    pub fn bytes(&self) -> u64 {
+        self.trees.iter().map(|(_, tree)| tree.bytes()).sum()
+    }
+
+    /// As plain data; the content of files in memory goes to `pages`. The error is a sentence for the user.
+    pub fn finish(self, cx: &dyn Caller, pages: &dyn PageSink) -> Result<FilesState, String> {
+        let trees = self.trees.into_iter().map(|(mount, tree)| {
+            let tree = tree.write(cx, pages).map_err(|error| format!("files in memory: {error}"))?;
+            Ok(MountedTree { mount, tree })
+        });
+        Ok(FilesState {
             namespaces: self.namespaces,
             files: self.files.into_values().collect(),
+            trees: trees.collect::<Result<_, String>>()?,
             pipes: self.pipes,
             locks: self.locks,
+            bound: self.bound,
             unix: self.unix,
-        }
+        })
     }
 }

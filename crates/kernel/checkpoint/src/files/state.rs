@@ -12,6 +12,7 @@ use locks::records::LocksState;
 use serde::{Deserialize, Serialize};
 use socket::unix::UnixState;
 use task::pidfd::PidFdState;
+use tmpfs::state::TreeState;
 use vfs::file::{OpenFileState, PlaceState};
 
 /// What an open file is, besides what all open files have.
@@ -62,6 +63,26 @@ pub struct InodeLocks {
     pub locks: LocksState,
 }
 
+/// A file system in memory as plain data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MountedTree {
+    /// One of its mounts; `None` for the files of memfd_create(2).
+    pub mount: Option<u64>,
+    /// Its files.
+    pub tree: TreeState,
+}
+
+/// A file of the host that a Unix socket is bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundState {
+    /// Device and inode number, by which the socket names it.
+    pub object: (u64, u64),
+    /// The container in which the socket's address leads to it.
+    pub container: u32,
+    /// The address.
+    pub path: Vec<u8>,
+}
+
 /// Everything that open files are, as plain data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FilesState {
@@ -69,11 +90,17 @@ pub struct FilesState {
     pub namespaces: Vec<NamespaceState>,
     /// The open files, in the order of their identities.
     pub files: Vec<FileState>,
+    /// Files in memory: those of the mounts, and those of memfd_create(2).
+    #[serde(default)]
+    pub trees: Vec<MountedTree>,
     /// Pipes and FIFOs.
     pub pipes: Vec<PipeState>,
     /// Locks on the files.
     #[serde(default)]
     pub locks: Vec<InodeLocks>,
+    /// Files of the host that Unix sockets are bound to.
+    #[serde(default)]
+    pub bound: Vec<BoundState>,
     /// Unix sockets with their messages.
     pub unix: UnixState,
 }

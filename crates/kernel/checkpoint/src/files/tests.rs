@@ -3,33 +3,67 @@
 use super::*;
 use crate::Obstacle;
 use ::mounts::{FsContext, MountNs};
+use image::{PageSink, PageSource};
 use ipc::epoll::{Epoll, Event};
 use ipc::eventfd::EventFd;
 use ipc::pipe::Pipe;
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
+use lock_order::Mutex;
 use locks::records;
 use namei::{Lookup, OpenHow, Start};
 use socket::unix::UnixFamily;
-use tmpfs::{MemFiles, Options, TmpFs};
+use std::io;
+use tmpfs::{MemFiles, Memfds, Options, TmpFs};
 use vfs::testing::TestCaller;
 use vfs::{MountFlags, OpenFile};
+
+/// A file of pages in memory.
+#[derive(Default)]
+struct Pages(Mutex<Vec<u8>>);
+
+impl PageSink for Pages {
+    fn reserve(&self, len: u64) -> io::Result<u64> {
+        let mut file = self.0.lock();
+        let end = file.len();
+        file.resize(end + len as usize, 0);
+        Ok(end as u64)
+    }
+    fn write(&self, offset: u64, pages: &[u8]) -> io::Result<()> {
+        self.0.lock()[offset as usize..][..pages.len()].copy_from_slice(pages);
+        Ok(())
+    }
+}
+
+impl PageSource for Pages {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let file = self.0.lock();
+        let from = file.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
+        buf.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+    fn len(&self) -> u64 {
+        self.0.lock().len() as u64
+    }
+}
 
 /// A kernel with a root in memory.
 struct World {
     cx: TestCaller,
     fs: Arc<FsContext>,
     unix: UnixFamily,
+    memfds: Arc<Memfds>,
     baseline: Baseline,
 }
 
 impl World {
     fn new() -> World {
         let cx = TestCaller::root();
-        let root = TmpFs::new(&MemFiles::new(None), Options::default());
+        let memory = MemFiles::new(None);
+        let (root, memfds) = (TmpFs::new(&memory, Options::default()), Memfds::new(&memory));
         let ns = MountNs::new(&cx.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
         let baseline = Baseline::of(&ns);
-        World { cx, fs: FsContext::new(ns), unix: UnixFamily::new(1 << 20), baseline }
+        World { cx, fs: FsContext::new(ns), unix: UnixFamily::new(1 << 20), memfds, baseline }
     }
 
     fn open(&self, path: &[u8], flags: i32) -> Arc<OpenFile> {
@@ -41,24 +75,31 @@ impl World {
         namei::walk::lookup(&self.cx, &self.fs.view(), &Start::Cwd, path, Lookup::empty()).expect("there")
     }
 
-    fn save(&self, files: &[&Arc<OpenFile>]) -> std::result::Result<FilesState, Vec<Obstacle>> {
+    fn save(
+        &self,
+        files: &[&Arc<OpenFile>],
+        pages: &Pages,
+    ) -> std::result::Result<FilesState, Vec<Obstacle>> {
         let network = |_: &socket::SocketFile| false;
-        let mut saver = FileSaver::new(&self.cx, &self.unix, &network);
+        let mut saver = FileSaver::new(&self.cx, &self.unix, &self.memfds, &network);
         saver.namespace(&self.fs, 0, &self.baseline);
         for (fd, file) in files.iter().enumerate() {
             saver.note(file, &|| format!("descriptor {fd} of process 1 (test)"));
         }
-        Ok(saver.check()?.finish())
+        Ok(saver.check()?.finish(&self.cx, pages).expect("written"))
     }
 
     fn restore<'a>(
         &'a self,
         saved: &FilesState,
+        pages: &'a Pages,
         ns: &'a dyn Fn(u32) -> Option<Arc<MountNs>>,
     ) -> FileRestorer<'a> {
         let given = Given {
             cx: &self.cx,
             unix: &self.unix,
+            memfds: &self.memfds,
+            pages,
             namespace: ns,
             imported: &[],
             net: &|_| None,
@@ -80,11 +121,12 @@ fn encoded<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
 
 /// Saves files of one kernel and gives those of another.
 fn moved(from: &World, to: &World, files: &[&Arc<OpenFile>]) -> Vec<Arc<OpenFile>> {
-    let saved = from.save(files).expect("no obstacle");
+    let pages = Pages::default();
+    let saved = from.save(files, &pages).expect("no obstacle");
     let decoded = encoded(&saved);
     assert_eq!(decoded, saved);
     let ns = |_| Some(to.fs.view().ns.clone());
-    let all = to.restore(&decoded, &ns);
+    let all = to.restore(&decoded, &pages, &ns);
     files.iter().map(|file| all.file(file.id).expect("restored")).collect()
 }
 
@@ -150,8 +192,7 @@ fn files_are_opened_again_where_they_are() {
     let (one, two) = (World::new(), World::new());
     let made = one.open(b"/data", libc::O_CREAT | libc::O_RDWR | libc::O_APPEND);
     *made.pos.lock() = 4;
-    let there = two.open(b"/data", libc::O_CREAT | libc::O_RDWR);
-    write(&two, &there, b"12345678");
+    write(&one, &made, b"12345678");
     let root = one.open(b"/", libc::O_RDONLY | libc::O_DIRECTORY);
     let path = one.open(b"/data", libc::O_PATH);
     let files = moved(&one, &two, &[&made, &root, &path]);
@@ -161,10 +202,30 @@ fn files_are_opened_again_where_they_are() {
 }
 
 #[test]
+fn removed_files_and_memfds_stay_open() {
+    let (one, two) = (World::new(), World::new());
+    let gone = one.open(b"/gone", libc::O_CREAT | libc::O_RDWR);
+    write(&one, &gone, b"removed");
+    namei::link::unlink(&one.cx, &one.fs.view(), &Start::Cwd, b"/gone").expect("removed");
+    let memfd = one.memfds.memfd(&one.cx, b"name", 2).expect("made");
+    write(&one, &memfd, b"in memory");
+    tmpfs::add_seals(&memfd, 4).expect("sealed");
+    let files = moved(&one, &two, &[&gone, &memfd]);
+    assert_eq!(read(&two, &files[0]), Ok(b"removed".to_vec()));
+    assert_eq!((read(&two, &files[1]), tmpfs::get_seals(&files[1])), (Ok(b"in memory".to_vec()), Ok(4)));
+    let shown = |file: &Arc<OpenFile>| file.path.as_ref().expect("has one").display_link(&two.path(b"/"));
+    assert_eq!(shown(&files[0]), b"/gone (deleted)");
+    assert_eq!(shown(&files[1]), memfd.path.as_ref().expect("has one").display_link(&one.path(b"/")));
+    assert_eq!(
+        namei::walk::lookup(&two.cx, &two.fs.view(), &Start::Cwd, b"/gone", Lookup::empty()).err(),
+        Some(Errno::ENOENT)
+    );
+}
+
+#[test]
 fn locks_stay_with_their_owners() {
     let (one, two) = (World::new(), World::new());
     let made = one.open(b"/data", libc::O_CREAT | libc::O_RDWR);
-    two.open(b"/data", libc::O_CREAT | libc::O_RDWR);
     let lock = Some(records::Kind::Exclusive);
     records::set(&one.cx, &made, records::Owner::Posix(5), lock, 10, 19, false).expect("free");
     records::flock(&one.cx, &made, lock, false).expect("free");
@@ -184,7 +245,7 @@ fn what_cannot_be_saved_is_named() {
     let one = World::new();
     let watch = ipc::inotify::Inotify::open(&one.cx, 0).expect("made");
     let (r, _w) = Pipe::pair(&one.cx, 0).expect("made");
-    let found = one.save(&[&r, &watch]).expect_err("an obstacle");
+    let found = one.save(&[&r, &watch], &Pages::default()).expect_err("an obstacle");
     let words = ["descriptor 1 of process 1 (test): anon_inode:inotify, which cannot be saved"];
     assert_eq!(found.iter().map(|one| &*one.what).collect::<Vec<_>>(), words);
 }
@@ -197,7 +258,7 @@ fn mounts_of_programs_are_named() {
     let fs = TmpFs::new(&MemFiles::new(None), Options::default());
     let ns = one.fs.view().ns.clone();
     ns.mount(&one.path(b"/mnt"), vfs::SuperBlock::new(fs), MountFlags::empty(), b"mine").expect("mounted");
-    let found = one.save(&[]).expect_err("an obstacle");
+    let found = one.save(&[], &Pages::default()).expect_err("an obstacle");
     assert_eq!(found[0].what, "the mount of tmpfs at /mnt was made by a program");
 }
 

@@ -103,6 +103,8 @@ pub struct Saved {
     pub state: UnixState,
     /// The open files.
     pub in_flight: Vec<Arc<OpenFile>>,
+    /// The files that sockets are bound to.
+    pub bound: Vec<InodeRef>,
 }
 
 /// Places of sockets in the list; grows as sockets are found.
@@ -112,6 +114,7 @@ struct Places {
     sockets: Vec<Arc<Sock>>,
     outside: Vec<bool>,
     files: HashMap<u64, Arc<OpenFile>>,
+    bound: Vec<InodeRef>,
 }
 
 impl Places {
@@ -153,6 +156,7 @@ impl Places {
     fn state(&mut self, sock: &Sock) -> UnixSocketState {
         let s = sock.state.lock();
         let place = sock.place.get().and_then(|inode| inode.attr().ok());
+        self.bound.extend(sock.place.get().cloned());
         UnixSocketState {
             kind: sock.kind,
             net: sock.net,
@@ -209,7 +213,11 @@ impl UnixFamily {
         }
         let mut in_flight: Vec<_> = places.files.into_values().collect();
         in_flight.sort_by_key(|file| file.id);
-        Saved { state: UnixState { sockets, last_name: self.home.names.last() }, in_flight }
+        Saved {
+            state: UnixState { sockets, last_name: self.home.names.last() },
+            in_flight,
+            bound: places.bound,
+        }
     }
 
     /// The sockets of plain data, without messages. `pid` gives a process, `inode` the file that a socket was bound to,

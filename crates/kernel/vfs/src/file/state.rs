@@ -18,6 +18,44 @@ pub struct PlaceState {
     pub path: Vec<u8>,
     /// The name is gone: only device and inode number lead to the object.
     pub unlinked: bool,
+    /// What there is of an object without a name.
+    #[serde(default)]
+    pub gone: Option<GoneState>,
+}
+
+/// An object without a name, as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GoneState {
+    /// Device and inode number.
+    pub object: (u64, u64),
+    /// The last component of the name that it had, or what is shown instead.
+    pub name: Vec<u8>,
+    /// The path of the directory that it was in; `None` for an object that was never in a tree.
+    pub dir: Option<Vec<u8>>,
+    /// linkat(2) may give it a name (O_TMPFILE).
+    pub linkable: bool,
+}
+
+impl PlaceState {
+    /// As plain data.
+    pub fn of(path: &Path) -> PlaceState {
+        let gone = |attr: abi::stat::Attr| {
+            let (dir, name) = path.dentry.place();
+            GoneState {
+                object: (attr.dev, attr.ino),
+                name: name.to_vec(),
+                dir: dir.map(|dir| Path::display_in_fs(&dir)),
+                linkable: path.dentry.linkable.load(Ordering::Relaxed),
+            }
+        };
+        let unlinked = path.dentry.is_unlinked();
+        PlaceState {
+            mount: path.mount.unique_id(),
+            path: Path::display_in_fs(&path.dentry),
+            unlinked,
+            gone: path.attr().ok().filter(|_| unlinked).map(gone),
+        }
+    }
 }
 
 /// An open file as plain data. Its object (pipe, socket, inode) is kept by itself; `place`, `inode` and `link` say
@@ -54,11 +92,7 @@ pub struct OpenFileState {
 impl OpenFile {
     /// As plain data.
     pub fn state(&self) -> OpenFileState {
-        let place = self.path.as_ref().map(|path| PlaceState {
-            mount: path.mount.unique_id(),
-            path: Path::display_in_fs(&path.dentry),
-            unlinked: path.dentry.is_unlinked(),
-        });
+        let place = self.path.as_ref().map(PlaceState::of);
         let attr = self.inode.as_ref().and_then(|inode| inode.attr().ok());
         // One lock after the other: a guard would last as long as the literal.
         let position = *self.pos.lock();
