@@ -1,4 +1,4 @@
-"""One kind of object at a time: a program sets some up, says "ready", waits for the file `go`, and says whether they are
+"""One kind of object at a time: a program sets some up, says "ready", waits for the file `go`, and says whether all are
 as they were. Run as: kinds.py DIR KIND. DIR holds `go` when the time has come. The last line is `ok KIND` or what is
 wrong."""
 
