@@ -27,9 +27,33 @@ pub(crate) struct Checkpoint {
     /// Accepted as runc has it: there are no files of the checkpoint's own work
     #[arg(long, value_name = "DIR")]
     work_path: Option<PathBuf>,
+    /// Accepted as runc has it: connections are saved in any case
+    #[arg(long)]
+    tcp_established: bool,
+    /// Accepted as runc has it: locks are saved in any case
+    #[arg(long)]
+    file_locks: bool,
+    /// Accepted as runc has it: sessions are saved in any case
+    #[arg(long)]
+    shell_job: bool,
+    /// Accepted as runc has it: control groups of the host are those of the new container
+    #[arg(long, value_name = "MODE")]
+    manage_cgroups_mode: Option<String>,
     /// Refused
     #[arg(long, hide = true, value_parser = values::refused("images do not build on one another"))]
     parent_path: Option<String>,
+    /// Refused
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", value_parser = values::refused("a connection to a Unix socket of the host ends with the container"))]
+    ext_unix_sk: Option<String>,
+    /// Refused
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", value_parser = values::refused("pages are read from the image when they are touched in any case"))]
+    lazy_pages: Option<String>,
+    /// Refused
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", value_parser = values::refused("memory is saved at once"))]
+    pre_dump: Option<String>,
+    /// Refused
+    #[arg(long, hide = true, value_parser = values::refused("every namespace is saved"))]
+    empty_ns: Option<String>,
     /// Name of the container
     id: String,
 }
@@ -55,10 +79,35 @@ pub(crate) struct Restore {
     /// Accepted as runc has it: no process of a container becomes the caller's child
     #[arg(long)]
     no_subreaper: bool,
+    /// What becomes of TCP connections with peers outside the sandbox: "keep" needs the same address
+    #[arg(long, value_enum, default_value_t = Tcp::Reset)]
+    tcp: Tcp,
+    /// As --tcp=keep
+    #[arg(long)]
+    tcp_established: bool,
+    /// Accepted as runc has it: locks are saved in any case
+    #[arg(long)]
+    file_locks: bool,
+    /// Accepted as runc has it: sessions are saved in any case
+    #[arg(long)]
+    shell_job: bool,
+    /// Accepted as runc has it: control groups of the host are those of the new container
+    #[arg(long, value_name = "MODE")]
+    manage_cgroups_mode: Option<String>,
+}
+
+/// What becomes of connections with peers outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tcp {
+    /// They go on
+    Keep,
+    /// They end with a reset
+    Reset,
 }
 
 pub(crate) fn restore(settings: &Settings, args: &Restore) -> Result<u8> {
-    let run = RunOptions { create: args.create.options(), detach: args.detach, keep: false };
+    let mut run = RunOptions { create: args.create.options(), detach: args.detach, keep: false };
+    run.create.keep_tcp = args.tcp_established || args.tcp == Tcp::Keep;
     lifecycle::restore(settings, &RestoreOptions { run, image: args.image_path.clone() })
 }
 

@@ -57,6 +57,7 @@ impl Create {
             pass_fds: self.pass_fd.clone(),
             allow_net: Policy::all(&self.allow_net),
             own_group: false,
+            keep_tcp: false,
             image: None,
         }
     }

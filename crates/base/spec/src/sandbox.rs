@@ -100,6 +100,9 @@ pub struct ImageSpec {
     pub metadata: FdIndex,
     /// The file of pages, open for reading.
     pub pages: FdIndex,
+    /// TCP connections with peers outside the sandbox go on; otherwise they are reset.
+    #[serde(default)]
+    pub keep_tcp: bool,
 }
 
 /// A trace session that begins with the sandbox.

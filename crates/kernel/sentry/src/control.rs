@@ -295,11 +295,9 @@ impl Running for Control {
         if self.first.lock().is_some() {
             return Err(other("the container has not been started".into()));
         }
-        if self.container.is_frozen() {
-            return Err(other("container is paused: resume it first".into()));
-        }
         let end = || {
             if !leave_running {
+                self.container.set_frozen(false);
                 let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
                 self.kernel.signal_container(&self.container, kill, |_| true);
             }

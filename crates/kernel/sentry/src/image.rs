@@ -20,6 +20,7 @@ pub(crate) struct Image {
     /// Everything but pages.
     pub(crate) state: SandboxState,
     pages: PageFile,
+    outside: Outside,
 }
 
 impl Image {
@@ -32,7 +33,8 @@ impl Image {
         File::from(metadata).take(checkpoint::LONGEST).read_to_end(&mut bytes).map_err(|e| said(&e))?;
         let state = checkpoint::decode(&bytes).map_err(|e| said(&e))?;
         let pages = PageFile::open(Arc::new(pages)).map_err(|e| said(&e))?;
-        Ok(Some(Image { state, pages }))
+        let outside = if image.keep_tcp { Outside::Keep } else { Outside::Reset };
+        Ok(Some(Image { state, pages, outside }))
     }
 
     /// The threads of the container, which wait to be started; that of the first process first.
@@ -43,8 +45,7 @@ impl Image {
         imported: &[Arc<OpenFile>],
     ) -> Result<Vec<Current>, StartError> {
         let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
-        let outside = Outside::Reset;
-        let restoring = Restoring { unix, mounts, imported, pages: &self.pages, outside };
+        let restoring = Restoring { unix, mounts, imported, pages: &self.pages, outside: self.outside };
         checkpoint::restore(kernel, self.state, &restoring)
             .map_err(|error| other(format!("image of the checkpoint: {error}")))
     }

@@ -120,9 +120,10 @@ impl Prepared {
 
     /// Has the kernel restore the image of a checkpoint in place of the first process. Comes after [`trace`](Prepared::trace), and
     /// before [`show_control_group`](Prepared::show_control_group).
-    pub fn restore(&mut self) {
+    /// `keep_tcp`: connections with peers outside go on.
+    pub fn restore(&mut self, keep_tcp: bool) {
         let metadata = self.after_traces();
-        self.spec.image = Some(ImageSpec { metadata, pages: metadata + 1 });
+        self.spec.image = Some(ImageSpec { metadata, pages: metadata + 1, keep_tcp });
     }
 
     fn after_image(&self) -> FdIndex {

@@ -6,10 +6,12 @@ use crate::create::create;
 use crate::find::connect;
 use crate::image_files::{ImageFiles, METADATA, PAGES};
 use crate::ps::running;
+use crate::record::Record;
 use crate::run::run;
-use crate::{CreateOptions, Error, Result, RunOptions, Settings, pod};
+use crate::{CreateOptions, Error, Result, RunOptions, Settings, pause, pod};
 use bundle::Pod;
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, unlinkat};
+use sandbox::client::Client;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -113,22 +115,35 @@ fn save(
     let (container, _) = settings.find(id)?;
     let _lock = container.lock()?;
     let (container, record) = running(settings, id)?;
-    if record.is_frozen() {
-        return Err("container is paused: resume it first".into());
-    }
     if record.pod() != Pod::None || pod::is_shared(settings, &record) {
         return Err("a container of a pod cannot be saved by itself yet".into());
     }
     let client = connect(&container)?;
+    let frozen = record.is_frozen().then(|| pause::groups_to_freeze(settings, &record, false)).flatten();
+    if let Some(groups) = &frozen {
+        // From here on the kernel inside keeps it paused, which is to do the work.
+        client.freeze_thawed::<Error>(|| Ok(groups.thaw()?))?;
+    }
+    let saved =
+        write_back(&client, &record).and_then(|()| Ok(client.checkpoint(metadata, pages, leave_running)?));
+    if let Some(groups) = frozen.filter(|_| leave_running || saved.is_err()) {
+        groups.freeze()?;
+        client.post_unfreeze()?;
+    }
+    saved?;
+    if !leave_running {
+        container.wait_end()?;
+    }
+    Ok(())
+}
+
+/// Has what changed in a root that is written back written to the layer below.
+fn write_back(client: &Client, record: &Record) -> Result<()> {
     if record.writes_back() {
         let left = client.write_back()?;
         if !left.is_empty() {
             log::warn!("written back without: {left}");
         }
-    }
-    client.checkpoint(metadata, pages, leave_running)?;
-    if !leave_running {
-        container.wait_end()?;
     }
     Ok(())
 }

@@ -42,6 +42,8 @@ pub struct CreateOptions {
     pub allow_net: Option<Policy>,
     /// Its control group is called after the container and beside the one that the configuration names, which is another container's.
     pub own_group: bool,
+    /// TCP connections of the image with peers outside go on.
+    pub keep_tcp: bool,
     /// The image of a checkpoint that it is restored from.
     pub image: Option<Arc<ImageFiles>>,
 }
@@ -173,7 +175,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         if host.is_some() {
             return Err("a container of a pod cannot be restored yet".into());
         }
-        prepared.restore();
+        prepared.restore(options.keep_tcp);
     }
     let mut files = Files {
         stdio: caller::stdio()?,

@@ -72,7 +72,7 @@ fn written_back(container: &Container, groups: Option<Manager>) -> Result<()> {
 /// The control groups of a container that has its sandbox for itself, or that was frozen while it had. The processes of
 /// containers that share a sandbox are all in the groups of the first one. The kernel inside knows the container of
 /// each process, and stops them without stopping itself.
-fn groups_to_freeze(settings: &Settings, record: &Record, freeze: bool) -> Option<Manager> {
+pub(crate) fn groups_to_freeze(settings: &Settings, record: &Record, freeze: bool) -> Option<Manager> {
     let groups = record.groups().ok()?;
     let whole = match freeze {
         true => record.pod() == Pod::None && !pod::is_shared(settings, record),

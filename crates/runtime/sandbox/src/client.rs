@@ -201,6 +201,19 @@ impl Client {
         self.request(&Request::Freeze { on })
     }
 
+    /// Has the kernel of a container that the host has frozen stop every process itself; `thaw` has the host let them go on.
+    pub fn freeze_thawed<E: From<Error> + From<io::Error>>(
+        &self,
+        thaw: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.channel.send(&Request::Freeze { on: true }, &[])?;
+        thaw()?;
+        match self.event()? {
+            Event::Done => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected event").into()),
+        }
+    }
+
     /// Changes how many tasks the container may have; nothing for no limit.
     pub fn limit_tasks(&self, limit: Option<u32>) -> Result<(), Error> {
         self.request(&Request::LimitTasks { limit })
