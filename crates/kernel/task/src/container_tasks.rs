@@ -114,7 +114,10 @@ impl Kernel {
 pub(crate) fn park_while_frozen(c: &mut Current) {
     while c.task.group.container.is_frozen() && !c.dying() {
         c.join_gathering();
-        c.join_standstill();
+        if c.join_standstill() {
+            // It may have been let go on, or killed, meanwhile.
+            continue;
+        }
         let _ = c.task.waiter.sleep_uninterruptible(None);
     }
 }

@@ -143,12 +143,12 @@ impl Drop for Standstill {
 }
 
 impl Current {
-    /// Stands still while a checkpoint is made, if one is.
-    pub(crate) fn join_standstill(&mut self) {
+    /// Stands still while a checkpoint is made, if one is; false when there is none.
+    pub(crate) fn join_standstill(&mut self) -> bool {
         if !self.task.asked_to_stand.swap(false, Ordering::SeqCst) {
-            return;
+            return false;
         }
-        let Some(meeting) = self.kernel().meeting() else { return };
+        let Some(meeting) = self.kernel().meeting() else { return false };
         self.finish_call();
         let me = Arc::new(Standing { task: self.task.clone(), jobs: Mutex::default() });
         meeting.threads.lock().insert(self.task.tid(), me.clone());
@@ -165,6 +165,7 @@ impl Current {
         }
         // Jobs may have brought on changes that the platform makes with the resume.
         self.task.waiter.set_interrupted(true);
+        true
     }
 
     /// The result of a call. One that was interrupted for a standstill and for nothing else starts again, and its time-out ends when
