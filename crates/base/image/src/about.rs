@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct About {
     /// Version of ringfence.
     pub version: String,
-    /// SHA-256 of the sandbox's executable, in hexadecimal digits.
-    pub binary: String,
+    /// Build ID of the sandbox's executable, a hash of it.
+    pub build: String,
     /// Name of the platform.
     pub platform: String,
     /// SHA-256 of the vDSO, in hexadecimal digits. Programs hold addresses of its functions.

@@ -19,6 +19,7 @@ pub mod memfd;
 pub mod mounts;
 pub mod net;
 pub mod one_fd;
+pub mod own;
 pub mod packet;
 pub mod page_file;
 pub mod pagemap;

@@ -12,6 +12,8 @@ mod restore;
 mod save;
 mod state;
 
+use image::{About, Reader, Sums, Writer};
+
 pub use kernel::KernelState;
 pub use restore::{Restoring, restore};
 pub use save::{Saving, obstacles_of, save};
@@ -29,14 +31,29 @@ pub struct Obstacle {
     pub what: String,
 }
 
-/// The metadata as bytes.
-pub fn encode(state: &SandboxState) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    ciborium::into_writer(state, &mut bytes).map_err(|error| format!("metadata: {error}"))?;
-    Ok(bytes)
+/// The section of the metadata with the sandbox.
+const SANDBOX: &str = "sandbox";
+
+/// The metadata as bytes. `about` says where the sandbox runs, and `sums` are of the file of pages.
+pub fn encode(state: &SandboxState, about: &About, sums: &Sums) -> Result<Vec<u8>, String> {
+    let write = || {
+        let mut writer = Writer::new(about)?;
+        writer.section(SANDBOX, state)?;
+        writer.sums(sums)?;
+        writer.finish()
+    };
+    write().map_err(|error: image::Error| format!("metadata: {error}"))
 }
 
-/// Metadata out of bytes that may be anything.
-pub fn decode(bytes: &[u8]) -> Result<SandboxState, String> {
-    ciborium::from_reader(bytes).map_err(|error| format!("the metadata of the image is damaged: {error}"))
+/// Metadata out of bytes that may be anything: the sandbox, and what belongs to the file of pages. An error says what is
+/// wrong with the bytes, or what the sandbox needs and is not `here`.
+pub fn decode(bytes: &[u8], here: &About) -> Result<(SandboxState, About, Sums), String> {
+    let reader = Reader::new(bytes).map_err(|error| error.to_string())?;
+    let about = reader.about().map_err(|error| error.to_string())?;
+    if let Some(obstacle) = about.obstacle(here) {
+        return Err(obstacle);
+    }
+    let state = reader.section(SANDBOX).map_err(|error| error.to_string())?;
+    let sums = reader.sums().map_err(|error| error.to_string())?;
+    Ok((state, about, sums))
 }

@@ -21,6 +21,7 @@ mod sysctl;
 mod tests;
 mod top;
 
+pub use cpu_flags::flags as cpu_flags;
 pub use pid::memory::{command_line, strings};
 pub use sysctl::set as set_sysctl;
 

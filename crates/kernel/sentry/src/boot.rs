@@ -39,7 +39,7 @@ pub fn run(
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
-    let image = Image::open(&spec, &mut fds)?;
+    let image = Image::open(&spec, &mut fds, &*host.platform)?;
     let clock = image.as_ref().map_or_else(Default::default, |image| image.state.kernel.clock());
     let kernel = wire::kernel(&spec, host, limits, network.gofer, clock)?;
     capture(&kernel, &spec, &mut fds)?;

@@ -2,11 +2,14 @@
 
 use crate::errors::other;
 use crate::fds::Fds;
+use crate::machine::here;
 use checkpoint::files::Baseline;
 use checkpoint::{Obstacle, Restoring, SandboxState, Saving};
 use hostsys::page_file::PageFile;
+use image::{About, PageSource};
 use mounts::MountNs;
 use netstack::tcp::Outside;
+use platform::Platform;
 use spec::{SandboxSpec, StartError};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,14 +28,22 @@ pub(crate) struct Image {
 
 impl Image {
     /// Reads the image of a specification, if it has one.
-    pub(crate) fn open(spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<Image>, StartError> {
+    pub(crate) fn open(
+        spec: &SandboxSpec,
+        fds: &mut Fds,
+        platform: &dyn Platform,
+    ) -> Result<Option<Image>, StartError> {
         let Some(image) = spec.image else { return Ok(None) };
         let (metadata, pages) = (fds.take(image.metadata)?, fds.take(image.pages)?);
         let said = |error: &dyn std::fmt::Display| other(format!("image of the checkpoint: {error}"));
         let mut bytes = Vec::new();
         File::from(metadata).take(checkpoint::LONGEST).read_to_end(&mut bytes).map_err(|e| said(&e))?;
-        let state = checkpoint::decode(&bytes).map_err(|e| said(&e))?;
-        let pages = PageFile::open(Arc::new(pages)).map_err(|e| said(&e))?;
+        let (state, about, sums) = checkpoint::decode(&bytes, &here(platform)).map_err(|e| said(&e))?;
+        let pages = PageFile::checked(Arc::new(pages), sums).map_err(|e| said(&e))?;
+        if pages.len() != about.pages {
+            let (found, want) = (pages.len(), about.pages);
+            return Err(said(&format!("the file of pages has {found} bytes, and had {want}")));
+        }
         let outside = if image.keep_tcp { Outside::Keep } else { Outside::Reset };
         Ok(Some(Image { state, pages, outside }))
     }
@@ -86,8 +97,9 @@ pub(crate) fn save(
     })?;
     let saving = Saving { baseline, unix, pages: pages.clone() };
     let state = checkpoint::save(&standstill, &saving).map_err(|found| refused(&found))?;
-    pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
-    let bytes = checkpoint::encode(&state).map_err(other)?;
+    let written = pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
+    let about = About { pages: written, ..here(&*kernel.platform) };
+    let bytes = checkpoint::encode(&state, &about, &pages.sums()).map_err(other)?;
     File::from(metadata).write_all(&bytes).map_err(|error| other(format!("file of metadata: {error}")))?;
     after();
     drop(standstill);

@@ -17,6 +17,7 @@ mod figures;
 mod host_side;
 mod image;
 mod links;
+mod machine;
 mod mounts;
 mod nodes;
 mod places;
