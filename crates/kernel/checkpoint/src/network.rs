@@ -13,6 +13,7 @@ use crate::Obstacle;
 use abi::Errno;
 use inet::saved::{DatagramsState, Saved, StreamState};
 use netfilter::Family;
+use netstack::layers::{self, Layer, LayerState};
 use netstack::tcp::{Outside, Placed, TcpSockets};
 use serde::{Deserialize, Serialize};
 use socket::{NetNamespace, SocketFile, SocketOps};
@@ -33,6 +34,11 @@ pub struct NetworkState {
 pub struct NetState {
     /// The number of its nsfs inode.
     pub inum: u64,
+    /// Interfaces, addresses, routes and settings, and those that the namespace began with.
+    layer: LayerState,
+    began: LayerState,
+    /// The keys of Fast Open cookies (`tcp_fastopen_key`).
+    fast_open_keys: String,
     /// TCP sockets; those of descriptors in the order of `streams`.
     tcp: TcpSockets,
     /// TCP sockets of descriptors, by inode number.
@@ -81,7 +87,13 @@ impl NetworkSaver {
         }
         in_the_way(initial, &mut obstacles);
         let outside = |ip: IpAddr| !all.iter().any(|net| net.stack().is_local(ip));
-        let mut state = NetState { inum: initial.inum, ..NetState::default() };
+        let mut state = NetState {
+            inum: initial.inum,
+            layer: initial.stack().layer(),
+            began: LayerState::clone(&initial.began()),
+            fast_open_keys: initial.stack().fast_open_keys().to_string(),
+            ..NetState::default()
+        };
         let mut owned = Vec::new();
         for one in self.noted.borrow().iter().filter(|one| Arc::ptr_eq(&one.net, initial)) {
             match inet::saved::save(&*one.ops) {
@@ -109,7 +121,8 @@ fn obstacle(what: String) -> Obstacle {
 fn in_the_way(net: &NetNamespace, obstacles: &mut Vec<Obstacle>) {
     for link in net.stack().links() {
         let kind = link.about().kind;
-        if !kind.is_empty() {
+        // Those are made anew. A file of /dev/net/tun has the others.
+        if !["", "dummy", "veth", "vlan", "bridge"].contains(&kind) {
             obstacles.push(obstacle(format!("{} is a network interface of the kind {kind}", link.name())));
         }
     }
@@ -147,6 +160,12 @@ impl NetworkRestorer {
         let [state] = <[NetState; 1]>::try_from(saved.namespaces)
             .map_err(|all| format!("the image has {} network namespaces instead of one", all.len()))?;
         restorer.namespaces.insert(state.inum, initial.clone());
+        let stack = initial.stack();
+        layers::restore(&[Layer { net: stack, saved: &state.layer, base: &state.began }])?;
+        if !state.fast_open_keys.is_empty() {
+            let set = stack.fast_open_keys().set(&state.fast_open_keys);
+            set.map_err(|error| format!("net.ipv4.tcp_fastopen_key: {error:?}"))?;
+        }
         restorer.sockets(initial, state)?;
         Ok(restorer)
     }

@@ -19,5 +19,6 @@ pub(crate) fn attach(
             .map_err(|error| other(format!("network interfaces: {error}")))?;
     }
     net.set_interfaces(interfaces);
+    net.note_beginning();
     Ok(())
 }

@@ -19,6 +19,7 @@ use ktime::{Clock, Ktime};
 use lock_order::{Mutex, RwLock, rank};
 use netfilter::Netfilter;
 use netstack::conf::{Which, Whose};
+use netstack::layers::LayerState;
 use netstack::{Alarm, LOOPBACK, Stack};
 use nftables::Nftables;
 use spec::Interfaces;
@@ -49,6 +50,8 @@ pub struct NetNamespace {
     netfilter: Arc<Netfilter>,
     tables: Tables,
     nftables: Nftables,
+    /// What the stack had before the first program ran.
+    began: RwLock<Arc<LayerState>>,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
     /// The kernel's.
@@ -107,6 +110,7 @@ impl NetNamespace {
         if let Err(errno) = net.stack.set_up(LOOPBACK, true) {
             log::error!("loopback interface: {errno:?}; nothing can be sent to 127.0.0.1");
         }
+        net.note_beginning();
         net
     }
 
@@ -159,6 +163,7 @@ impl NetNamespace {
             netfilter,
             unix: UnixList::default(),
             netlink,
+            began: RwLock::default(),
             stack,
             timer,
             stack_shown: AtomicBool::new(false),
@@ -244,6 +249,16 @@ impl NetNamespace {
     /// The rules of nf_tables.
     pub fn nftables(&self) -> &Nftables {
         &self.nftables
+    }
+
+    /// What the stack has now is what it began with: no program has changed anything yet. A checkpoint saves what differs from it.
+    pub fn note_beginning(&self) {
+        *self.began.write() = Arc::new(self.stack.layer());
+    }
+
+    /// What the stack began with.
+    pub fn began(&self) -> Arc<LayerState> {
+        self.began.read().clone()
     }
 
     /// Shows the stack's interfaces from now on, beside those that are only shown.

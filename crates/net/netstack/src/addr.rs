@@ -4,7 +4,7 @@ use abi::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A network: an address and how many leading bits count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Prefix {
     /// The address; bits after `len` are kept, so an interface's address is a prefix, too.
     pub addr: IpAddr,
@@ -48,7 +48,7 @@ impl Prefix {
 }
 
 /// The scope of an address, narrower scopes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Scope {
     /// This host.
     Host,

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Which setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Which {
     /// Packets of others that it receives are sent on.
     Forwarding,
@@ -96,6 +96,11 @@ impl Conf {
 
     pub(crate) fn set(&self, which: Which, value: i32) {
         self.0[which as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// All values, for a checkpoint.
+    pub(crate) fn values(&self) -> Vec<(Which, i32)> {
+        Which::ALL.iter().map(|which| (*which, self.get(*which))).collect()
     }
 
     /// Takes another one's values.

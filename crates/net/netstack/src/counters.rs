@@ -47,6 +47,15 @@ macro_rules! counters {
                 vec![$(($label, self.$field.get()),)*]
             }
 
+            /// Takes values by their names. Unknown names are those of another version.
+            pub(crate) fn restore(&self, values: &[(String, u64)]) {
+                for (name, value) in values {
+                    $(if name == $label {
+                        self.$field.0.store(*value, Ordering::Relaxed);
+                    })*
+                }
+            }
+
             /// Takes another one's values.
             pub fn copy(&self, from: &$name) {
                 $(self.$field.copy(&from.$field);)*

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// An address of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Address {
     /// The address and the length of its network's prefix.
     pub prefix: Prefix,
@@ -41,7 +41,7 @@ pub struct Address {
 }
 
 /// The name of an IPv4 address: the interface's, or that of an alias (`eth0:1`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Label([u8; 15]);
 
 impl Label {
@@ -94,7 +94,7 @@ impl Address {
 }
 
 /// Duplicate address detection of an address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Dad {
     /// No other host has the address, or no host was asked.
     #[default]
@@ -106,7 +106,7 @@ pub enum Dad {
 }
 
 /// What is left of the detection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Probes {
     /// When the next probe is sent, or the last one counts as unanswered. Absent until the interface is ready.
     pub at: Option<Ktime>,

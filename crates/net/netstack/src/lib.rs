@@ -62,6 +62,7 @@ pub mod frame;
 mod gso;
 mod ifaddr;
 mod keys;
+pub mod layers;
 pub mod memory;
 mod nest;
 mod network;

@@ -1,5 +1,8 @@
 use super::*;
 use inet::InetFamily;
+use netstack::addr::Prefix;
+use netstack::iface::{Address, Config, Kind};
+use netstack::wire::eth::Mac;
 use socket::family::Family as _;
 use socket::netlink::NetlinkFamily;
 use socket::{Control, Names, SendRequest, options};
@@ -125,6 +128,28 @@ fn sockets_of_descriptors_come_back() {
     let waits = b.open(libc::SOCK_DGRAM);
     drop(files);
     b.bind(&waits, 5353);
+}
+
+#[test]
+fn interfaces_and_settings_come_back() {
+    let a = Bench::new();
+    let stack = a.net.stack();
+    let config = Config { name: "d0".into(), kind: Kind::Ethernet, mac: Mac([2; 6]), mtu: 1400 };
+    let dummy = stack.add_dummy(config).unwrap();
+    stack.set_up(dummy.index, true).unwrap();
+    let prefix = Prefix::new("10.5.0.1".parse().unwrap(), 24);
+    stack.add_address(dummy.index, Address::new(prefix)).unwrap();
+    stack.sysctls.somaxconn.set(99).unwrap();
+    stack.fast_open_keys().set("1-2-3-4").unwrap();
+    let saved = a.save(&[]).unwrap();
+    let b = Bench::new();
+    NetworkRestorer::new(&b.net, saved).unwrap().go_on(Outside::Keep);
+    assert_eq!(b.net.stack().layer().link_names(), ["lo", "d0"]);
+    assert!(b.net.stack().is_local("10.5.0.1".parse().unwrap()));
+    assert_eq!(b.net.stack().sysctls.somaxconn.get(), 99);
+    assert_eq!(b.net.stack().fast_open_keys().to_string(), "00000001-00000002-00000003-00000004");
+    // What is saved again has the same beginning.
+    assert_ne!(*b.net.began(), b.net.stack().layer());
 }
 
 #[test]

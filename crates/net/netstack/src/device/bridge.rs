@@ -12,7 +12,8 @@ use std::time::Duration;
 const MAX_ADDRESSES: usize = 4096;
 
 /// What a bridge is set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct BridgeSettings {
     /// How long it remembers an address.
     pub ageing: Duration,
@@ -27,7 +28,8 @@ impl Default for BridgeSettings {
 }
 
 /// What a port of a bridge is set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct PortSettings {
     /// Frames may leave by the port that they came from.
     pub hairpin: bool,

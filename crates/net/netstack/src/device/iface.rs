@@ -32,7 +32,7 @@ pub use crate::ifaddr::{Address, Dad, Label, Probes};
 pub const LOOPBACK: u32 = 1;
 
 /// Kinds of interfaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Kind {
     /// The loopback interface.
     Loopback,
@@ -65,7 +65,7 @@ pub struct Group {
 }
 
 /// A queue before the device (`pfifo` of tc(8)). Devices take packets at once, so it is always empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fifo {
     /// Its number.
     pub handle: u32,

@@ -13,7 +13,7 @@ use crate::nest::Upon;
 use crate::wire::eth::Mac;
 use abi::Errno;
 use lock_order::{Mutex, RwLock, rank};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,6 +24,8 @@ const MAX_LINKS: usize = 4096;
 pub struct Links {
     table: RwLock<BTreeMap<u32, Arc<Iface>>, { rank::LINKS }>,
     next_index: AtomicU32,
+    /// The indices that the next interfaces get, for a restore.
+    wanted: Mutex<VecDeque<u32>>,
     pub(crate) inbox: Arc<Inbox>,
     /// What the queues of all sockets hold; the namespaces of a kernel share it.
     pub(crate) memory: Arc<Memory>,
@@ -41,6 +43,7 @@ impl Links {
         Links {
             table: RwLock::new([(LOOPBACK, lo)].into()),
             next_index: AtomicU32::new(LOOPBACK + 1),
+            wanted: Mutex::default(),
             inbox,
             memory,
             pool: Pool::new(),
@@ -127,8 +130,27 @@ impl Links {
         Ok(link)
     }
 
+    /// The index that the next interface gets, if it is free then.
+    pub(crate) fn next_index(&self) -> u32 {
+        self.next_index.load(Ordering::Relaxed)
+    }
+
+    /// The next interface that is made, after those of earlier calls, gets this index, if it is free.
+    pub(crate) fn want_index(&self, index: u32) {
+        self.wanted.lock().push_back(index);
+    }
+
+    /// Sets it.
+    pub(crate) fn set_next_index(&self, index: u32) {
+        self.next_index.store(index, Ordering::Relaxed);
+    }
+
     /// An index that no interface has.
     fn free_index(&self, links: &BTreeMap<u32, Arc<Iface>>) -> u32 {
+        let wanted = self.wanted.lock().pop_front();
+        if let Some(index) = wanted.filter(|index| *index > LOOPBACK && !links.contains_key(index)) {
+            return index;
+        }
         loop {
             let index = self.next_index.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32;
             if index > LOOPBACK && !links.contains_key(&index) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 const QUEUE_BYTES: usize = 212_992;
 
 /// The state of a neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum State {
     /// Solicited, no answer yet.
     Incomplete,

@@ -21,7 +21,7 @@ pub const TABLE_DEFAULT: u32 = 253;
 const MAX_ROUTES: usize = 100_000;
 
 /// What a route does with packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum RouteKind {
     /// Sends them out.
     Unicast,
@@ -40,7 +40,7 @@ pub enum RouteKind {
 }
 
 /// A route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Route {
     /// Table.
     pub table: u32,
@@ -79,7 +79,7 @@ pub struct Route {
 }
 
 /// A next hop of a route that has several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Hop {
     /// Interface.
     pub iface: u32,
@@ -155,7 +155,7 @@ pub(crate) fn choose(hops: &[Hop], hash: u32) -> Option<&Hop> {
 }
 
 /// What a rule does with a packet that it matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Action {
     /// Looks into a table.
     Table(u32),
@@ -164,7 +164,7 @@ pub enum Action {
 }
 
 /// A rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Rule {
     /// Order; lower is earlier.
     pub priority: u32,
@@ -399,6 +399,15 @@ impl Routes {
         let place = self.rules.partition_point(|old| old.priority <= rule.priority);
         self.note(How::Set, Entry::Rule(rule.clone()));
         self.rules.insert(place, rule);
+        Ok(())
+    }
+
+    /// Takes the rules of a restored stack in their order.
+    pub(crate) fn set_rules(&mut self, rules: Vec<Rule>) -> Result<(), Errno> {
+        if rules.len() > MAX_ROUTES {
+            return Err(Errno::ENOBUFS);
+        }
+        self.rules = rules;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ mod filters;
 mod hostile;
 pub(crate) mod hosts;
 mod ip;
+mod layers;
 mod links;
 mod mixed;
 mod moves;
