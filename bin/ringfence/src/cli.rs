@@ -531,7 +531,10 @@ fn as_clap_takes_them(args: impl IntoIterator<Item = OsString>) -> Vec<OsString>
         }
         taken.push(text.into());
     }
-    taken.extend(args);
+    // containerd's client of runc writes this flag of restore with one dash.
+    let restores = args.peek().is_some_and(|command| command == "restore");
+    let one_dash = |arg: &OsString| restores && arg == "-no-subreaper";
+    taken.extend(args.map(|arg| if one_dash(&arg) { "--no-subreaper".into() } else { arg }));
     taken
 }
 

@@ -161,6 +161,11 @@ impl NetworkRestorer {
             .map_err(|all| format!("the image has {} network namespaces instead of one", all.len()))?;
         restorer.namespaces.insert(state.inum, initial.clone());
         let stack = initial.stack();
+        let mut state = state;
+        let indices = state.began.renumbered(&stack.layer());
+        for layer in [&mut state.began, &mut state.layer] {
+            layer.renumber(&indices);
+        }
         layers::restore(&[Layer { net: stack, saved: &state.layer, base: &state.began }])?;
         if !state.fast_open_keys.is_empty() {
             let set = stack.fast_open_keys().set(&state.fast_open_keys);

@@ -18,6 +18,7 @@ use crate::wire::eth::Mac;
 use abi::Errno;
 use ktime::Ktime;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -173,6 +174,42 @@ impl LayerState {
     /// The names of the interfaces, by index.
     pub fn link_names(&self) -> Vec<&str> {
         self.links.iter().map(|link| link.name.as_str()).collect()
+    }
+
+    /// The indices that interfaces of the host have in `here`, by those that they had when this state was the beginning, as far as
+    /// they differ: interfaces of a new specification may be numbered otherwise.
+    pub fn renumbered(&self, here: &LayerState) -> HashMap<u32, u32> {
+        let devices = self.links.iter().filter(|link| matches!(link.driver, DriverState::Device));
+        let pair = |old: &LinkState| {
+            let new = here.links.iter().find(|new| new.name == old.name && new.driver == old.driver)?;
+            (new.index != old.index).then_some((old.index, new.index))
+        };
+        devices.filter_map(pair).collect()
+    }
+
+    /// Gives interfaces other indices.
+    pub fn renumber(&mut self, indices: &HashMap<u32, u32>) {
+        let change = |index: &mut u32| *index = indices.get(index).copied().unwrap_or(*index);
+        for link in &mut self.links {
+            change(&mut link.index);
+            link.master.iter_mut().for_each(change);
+            match &mut link.driver {
+                DriverState::Veth(stack, index) | DriverState::Vlan(_, stack, index)
+                    if *stack == self.number =>
+                {
+                    change(index);
+                }
+                _ => {}
+            }
+        }
+        self.routes.iter_mut().for_each(|route| change(&mut route.iface));
+        for rule in &mut self.rules {
+            change(&mut rule.iif);
+            change(&mut rule.oif);
+        }
+        self.neighbours.iter_mut().for_each(|(index, ..)| change(index));
+        self.next_index =
+            self.next_index.max(indices.values().max().map_or(0, |most| most.saturating_add(1)));
     }
 
     fn link(&self, index: u32) -> Option<&LinkState> {

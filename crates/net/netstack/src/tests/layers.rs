@@ -1,6 +1,6 @@
 //! What programs have done to interfaces, addresses, routes and settings, through a checkpoint.
 
-use super::hosts::{Host, T0, host};
+use super::hosts::{Host, T0, Wire, host};
 use crate::addr::Prefix;
 use crate::conf::{Which, Whose};
 use crate::iface::{Address, Config, Kind, LOOPBACK};
@@ -121,6 +121,33 @@ fn addresses_of_another_host_stay() {
     let bare = Stack::new([1; 16], Arc::new(NoAlarm));
     let refused = restore(&[Layer { net: &bare, saved: &saved, base: &base }]).unwrap_err();
     assert_eq!(refused, "there is no interface eth0 with the index 2");
+}
+
+#[test]
+fn interfaces_of_the_host_may_have_other_indices() {
+    let a = host(1);
+    let mut base = a.stack.layer();
+    a.stack.with_routes(|routes| {
+        routes.add(Route::new(prefix("10.99.0.0/16"), a.eth.index, Some(ip("10.0.0.9")))).unwrap();
+    });
+    let mut saved = through(&a.stack.layer());
+    // There the interface has index 3.
+    let b = Stack::new([2; 16], Arc::new(NoAlarm));
+    let other = b.add_dummy(config("other", 3)).unwrap();
+    let eth = b.add_link(config("eth0", 1), Arc::new(Wire::default())).unwrap();
+    b.remove_link(other.index).unwrap();
+    b.set_up(eth.index, true).unwrap();
+    b.add_address(eth.index, Address::new(prefix("10.0.0.1/24"))).unwrap();
+    assert_eq!((a.eth.index, eth.index), (2, 3));
+    let indices = base.renumbered(&b.layer());
+    assert_eq!(indices, [(2, 3)].into());
+    for layer in [&mut base, &mut saved] {
+        layer.renumber(&indices);
+    }
+    restore(&[Layer { net: &b, saved: &saved, base: &base }]).unwrap();
+    assert!(b.read_routes(|all| {
+        all.routes().iter().any(|route| route.dst == prefix("10.99.0.0/16") && route.iface == 3)
+    }));
 }
 
 /// Changes a number or a text somewhere.
