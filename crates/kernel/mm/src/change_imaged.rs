@@ -1,16 +1,16 @@
 //! madvise(2) and mremap(2) of ranges that are mapped from an image; see the module `imaged`.
 
-use crate::map::Vma;
+use crate::map::{DONT_FORK, Vma};
 use crate::ops::Mm;
 use abi::{Errno, PAGE_SIZE, Result};
 use platform::{Action, Context};
+use std::sync::atomic::Ordering;
 use vfs::{Caller, MapRequest, Mapping};
 
 impl Mm {
     /// Whether a part of a range is mapped from an image.
     pub fn is_imaged(&self, start: u64, end: u64) -> bool {
-        let m = self.map.lock();
-        !m.imaged.is_empty() && !m.imaged.within(start, end).is_empty()
+        self.restored.load(Ordering::Relaxed) && !self.map.lock().imaged.within(start, end).is_empty()
     }
 
     /// madvise(2) is about to be made: gives the range memory of its own where the host would take the advice for the
@@ -44,6 +44,10 @@ impl Mm {
                     (true, _) => ctx.queue(mapped(&v, &mapping, a, b - a)),
                     (false, Some(_)) => continue,
                     (false, None) => self.copy_own(ctx, &v)?,
+                }
+                // What is new there has none of the advice that was given before.
+                if v.flags & DONT_FORK != 0 {
+                    ctx.queue(Action::Advise { addr: a, len: b - a, advice: libc::MADV_DONTFORK });
                 }
                 ctx.flush()?;
                 self.map.lock().imaged.remove(a, b);

@@ -278,3 +278,36 @@ fn memory_on_systrap() {
     memory(systrap(), false);
     memory(systrap(), true);
 }
+
+/// `cargo test --release -p mm --test checkpoint -- --ignored --nocapture`: the cost of 1 GiB.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_gibibyte() {
+    let platform = systrap();
+    let mut a = Process::new(&platform, &Arc::default());
+    let pages = 1 << 18;
+    let at = a.map(pages, RW, ANON, None);
+    let mut seed = 1u64;
+    let mut block = vec![0u8; 1 << 20];
+    for i in 0..1024 {
+        for word in block.as_chunks_mut::<8>().0 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *word = seed.to_le_bytes();
+        }
+        a.put(at + (i << 20), &block);
+    }
+    for round in 0..3 {
+        let began = std::time::Instant::now();
+        let image = save(&platform, &mut [&mut a], true);
+        let saved = began.elapsed();
+        let began = std::time::Instant::now();
+        let [b]: [Process; 1] = restore(&platform, &image).try_into().ok().unwrap();
+        let restored = began.elapsed();
+        let began = std::time::Instant::now();
+        (0..pages).for_each(|page| drop(b.get(at + page * PAGE)));
+        println!(
+            "round {round}: saved in {saved:?}, restored in {restored:?}, all read in {:?}",
+            began.elapsed()
+        );
+    }
+}
