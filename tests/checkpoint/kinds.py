@@ -2,7 +2,8 @@
 as they were. Run as: kinds.py DIR KIND. DIR holds `go` when the time has come. The last line is `ok KIND` or what is
 wrong."""
 
-import array, ctypes, errno, fcntl, mmap, os, resource, select, signal, socket, struct, subprocess, sys, threading, time
+import array, ctypes, errno, fcntl, mmap, os, pty, resource, select, signal, socket, struct, subprocess, sys, termios
+import threading, time
 
 DIR = sys.argv[1] if len(sys.argv) > 1 else "/ctl"
 libc = ctypes.CDLL(None, use_errno=True)
@@ -487,6 +488,34 @@ def kind_extended_state():
     for t in threads:
         t.join(20)
     same(sums, [want] * 3)
+
+
+def kind_terminal():
+    """Both ends of a pseudoterminal: what was typed and shown, attributes, window size, and a session behind one."""
+    master, slave = pty.openpty()
+    attributes = termios.tcgetattr(slave)
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
+    name = os.ttyname(slave)
+    os.write(master, b"a line\nhalf")
+    os.write(slave, b"shown")
+    child, session = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.write(1, b"r")
+        signal.pause()
+    same(os.read(session, 10), b"r")
+    pause()
+    same(os.read(slave, 100), b"a line\n")
+    os.write(master, b"way\n")
+    same(os.read(slave, 100), b"halfway\n")
+    same(os.read(master, 100), b"shown")
+    same(termios.tcgetattr(slave), attributes)
+    same(fcntl.ioctl(slave, termios.TIOCGWINSZ, bytes(8)), struct.pack("HHHH", 33, 99, 0, 0))
+    same(os.ttyname(slave), name)
+    os.write(session, b"\x03")
+    same(os.waitpid(child, 0)[1], signal.SIGINT, "the child")
 
 
 def kind_clock():

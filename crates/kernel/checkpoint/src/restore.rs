@@ -21,6 +21,8 @@ pub struct Restoring<'a> {
     pub unix: &'a socket::unix::UnixFamily,
     /// The mounts of its container.
     pub mounts: Arc<MountNs>,
+    /// The container's terminal, which nothing has been opened of.
+    pub console: Option<Arc<tty::Pty>>,
     /// The descriptors of the specification, standard streams first.
     pub imported: &'a [Arc<OpenFile>],
     /// The file of pages.
@@ -68,6 +70,7 @@ pub fn restore(
         pages: restoring.pages,
         namespace: &|container| (container == 0).then(|| restoring.mounts.clone()),
         imported: restoring.imported,
+        console: restoring.console.as_ref(),
         net: &|inum| network.net(inum),
         socket: &|ino| network.socket(ino),
         pid: &|nr| kernel.pids.find(nr),
@@ -98,6 +101,7 @@ pub fn restore(
     for (_, threads) in made.memory.into_values() {
         threads.into_iter().for_each(|thread| thread.exit());
     }
+    files.attach_terminals();
     drop(files);
     network.go_on(restoring.outside);
     threads

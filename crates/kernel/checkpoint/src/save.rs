@@ -19,6 +19,8 @@ use vfs::Internal;
 pub struct Saving<'a> {
     /// The mounts that its container began with.
     pub baseline: &'a Baseline,
+    /// The container's terminal.
+    pub console: Option<Arc<tty::Pty>>,
     /// Unix sockets.
     pub unix: &'a socket::unix::UnixFamily,
     /// Where pages go.
@@ -77,6 +79,12 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     let note = |socket: &SocketFile| network.note(socket);
     let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, &note);
     files.container(&kernel.first, saving.baseline);
+    files.console(saving.console.clone());
+    let terminals: Vec<_> = {
+        let tree = kernel.tree.lock();
+        tree.nodes().filter_map(|node| tree.terminal(node.sid()).cloned()).collect()
+    };
+    terminals.iter().for_each(|terminal| files.terminal(terminal));
     let tables = parts.tables.values().map(|(tid, table)| files.table(table, &shown(kernel, *tid))).collect();
     let contexts = parts.contexts.iter().map(|(tid, fs)| {
         let context = files.context(fs, &shown(kernel, *tid));

@@ -65,13 +65,21 @@ pub(crate) fn container(
         container.set_limits(shown);
     }
     let view = fs.view();
-    let baseline = Baseline::of(&view.ns);
     if let Some(image) = image {
+        let console = spec.console.map(|_| Console::unused(kernel, &view, spec.console_size)).transpose()?;
+        if let Some(console) = &console {
+            show(&vfs::Internal::new(&kernel.vfs), &view, console);
+        }
+        let baseline = Baseline::of(&view.ns);
         let imported = imported(spec, &mut fds, &mut Importer::first(&pod.host_files))?;
-        let threads = image.restore(kernel, view.ns.clone(), &imported)?;
+        let pty = console.as_ref().map(|console| console.pty().clone());
+        let threads = image.restore(kernel, view.ns.clone(), &imported, pty)?;
+        if let (Some(console), Some(i)) = (&console, spec.console) {
+            console.serve(fds.take(i)?)?;
+        }
         pod.insert(&spec.id, container);
         let view = View::into_inner(view);
-        return Ok(Built { threads, baseline, console: None, view, write_back });
+        return Ok(Built { threads, baseline, console, view, write_back });
     }
     let mut c = new_process(
         kernel,
@@ -88,6 +96,7 @@ pub(crate) fn container(
             }
             container.set_first(c.task.tgid());
             pod.insert(&spec.id, container);
+            let baseline = Baseline::of(&view.ns);
             let view = View::into_inner(view);
             Ok(Built { threads: vec![c], baseline, console, view, write_back })
         }
@@ -105,10 +114,8 @@ fn imported(
     importer: &mut Importer,
 ) -> Result<Vec<Arc<OpenFile>>, StartError> {
     let (p, mut all) = (&spec.process, Vec::new());
-    if spec.console.is_some() {
-        return Err(other("a container with a terminal cannot be restored yet".into()));
-    }
-    for (n, i) in spec.stdio.iter().enumerate() {
+    let stdio: &[usize] = if spec.console.is_none() { &spec.stdio } else { &[] };
+    for (n, i) in stdio.iter().enumerate() {
         let file = importer.import(fds.share(*i)?, p.uid, p.gid);
         all.push(file.map_err(|e| other(format!("standard stream {n}: {e}")))?);
     }
@@ -117,6 +124,13 @@ fn imported(
         all.push(file.map_err(|e| other(format!("preserved descriptor {}: {e}", n + 3)))?);
     }
     Ok(all)
+}
+
+/// Shows a terminal as /dev/console. A root without /dev/pts, or one that cannot be written, has none.
+fn show(cx: &vfs::Internal, view: &FsView, console: &Console) {
+    if let Err(error) = mounts::show_console(cx, view, console.index()) {
+        log::debug!("/dev/console: {}", text(error));
+    }
 }
 
 /// Gives the first process its descriptors, its place and its program.
@@ -130,12 +144,7 @@ fn set_up(
     let console = match spec.console {
         Some(i) => {
             let console = Console::open(c, fds.take(i)?, spec.console_size)?;
-            // A root without /dev/pts, or one that cannot be written, has none.
-            if let Err(error) =
-                mounts::show_console(&vfs::Internal::new(c.vfs()), &c.fs().view(), console.index())
-            {
-                log::debug!("/dev/console: {}", text(error));
-            }
+            show(&vfs::Internal::new(c.vfs()), &c.fs().view(), &console);
             Some(console)
         }
         None => {

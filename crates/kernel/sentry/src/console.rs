@@ -2,12 +2,13 @@
 
 use crate::errors::{other, text};
 use crate::process::install;
+use mounts::FsView;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use spec::{StartError, WindowSize};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use task::Current;
+use task::{Current, Kernel};
 
 /// The terminal of one process: the container's first one, or one of `exec`. It ends with that process, as a terminal
 /// ends with the leader of its session: the holder of the other side of the user's terminal then sees the hang-up.
@@ -29,14 +30,41 @@ impl Console {
         for fd in 0..3 {
             install(c, &file, fd)?;
         }
+        let console = Console::of(pty)?;
+        console.serve(host)?;
+        Ok(Arc::new(console))
+    }
+
+    /// A terminal that a checkpoint gives its state, and that no process has yet. [`Console::serve`] follows.
+    pub(crate) fn unused(
+        kernel: &Arc<Kernel>,
+        view: &FsView,
+        size: WindowSize,
+    ) -> Result<Arc<Console>, StartError> {
+        let cx = vfs::Internal::new(&kernel.vfs);
+        let pty = tty::ConsolePty::unused(&cx, view, task::Jobs::of(kernel))
+            .map_err(|e| other(format!("terminal: {}", text(e))))?;
+        pty.resize(size.rows, size.cols);
+        Ok(Arc::new(Console::of(pty)?))
+    }
+
+    fn of(pty: Arc<tty::ConsolePty>) -> Result<Console, StartError> {
+        let over = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| other(format!("terminal: {}", std::io::Error::from(e))))?;
+        Ok(Console { pty, over: Arc::new(over) })
+    }
+
+    /// Starts the two threads that carry bytes to and from the user's terminal.
+    pub(crate) fn serve(&self, host: OwnedFd) -> Result<(), StartError> {
         let failed = |e: std::io::Error| other(format!("terminal: {e}"));
         let input = std::fs::File::from(host);
         let output = input.try_clone().map_err(failed)?;
-        let over =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| failed(e.into()))?;
-        let console = Console { pty, over: Arc::new(over) };
-        console.carry(input, output).map_err(failed)?;
-        Ok(Arc::new(console))
+        self.carry(input, output).map_err(failed)
+    }
+
+    /// The pair.
+    pub(crate) fn pty(&self) -> &Arc<tty::Pty> {
+        self.pty.pty()
     }
 
     /// N of the container's /dev/pts/N.

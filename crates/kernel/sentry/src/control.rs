@@ -302,7 +302,8 @@ impl Running for Control {
                 self.kernel.signal_container(&self.container, kill, |_| true);
             }
         };
-        crate::image::save(&self.kernel, &self.baseline, files, end)
+        let console = self.console.as_ref().map(|console| console.pty().clone());
+        crate::image::save(&self.kernel, &self.baseline, console, files, end)
     }
 
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {

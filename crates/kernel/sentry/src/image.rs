@@ -16,6 +16,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use task::{Current, Kernel};
+use tty::Pty;
 use vfs::OpenFile;
 
 /// An image that a kernel starts from.
@@ -54,9 +55,11 @@ impl Image {
         kernel: &Arc<Kernel>,
         mounts: Arc<MountNs>,
         imported: &[Arc<OpenFile>],
+        console: Option<Arc<Pty>>,
     ) -> Result<Vec<Current>, StartError> {
         let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
-        let restoring = Restoring { unix, mounts, imported, pages: &self.pages, outside: self.outside };
+        let restoring =
+            Restoring { unix, mounts, console, imported, pages: &self.pages, outside: self.outside };
         checkpoint::restore(kernel, self.state, &restoring)
             .map_err(|error| other(format!("image of the checkpoint: {error}")))
     }
@@ -78,6 +81,7 @@ fn refused(found: &[Obstacle]) -> StartError {
 pub(crate) fn save(
     kernel: &Arc<Kernel>,
     baseline: &Baseline,
+    console: Option<Arc<Pty>>,
     [metadata, pages]: [OwnedFd; 2],
     after: impl FnOnce(),
 ) -> Result<(), StartError> {
@@ -95,7 +99,7 @@ pub(crate) fn save(
         });
         other(format!("cannot save the container: {}", named.collect::<Vec<_>>().join("; ")))
     })?;
-    let saving = Saving { baseline, unix, pages: pages.clone() };
+    let saving = Saving { baseline, console, unix, pages: pages.clone() };
     let state = checkpoint::save(&standstill, &saving).map_err(|found| refused(&found))?;
     let written = pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
     let about = About { pages: written, ..here(&*kernel.platform) };

@@ -40,23 +40,34 @@ impl ConsolePty {
         view: &FsView,
         jobs: Arc<dyn JobControl>,
     ) -> Result<(Arc<ConsolePty>, Arc<OpenFile>)> {
+        let console = ConsolePty::unused(cx, view, jobs)?;
+        let pty = &console.pty;
+        let ops = SlaveFile::open(pty, cx, libc::O_NOCTTY)?;
+        let file = OpenFile::new(None, console._home.slave_inode(pty.index), ops, libc::O_RDWR);
+        pty.take_session(cx);
+        Ok((console, file))
+    }
+
+    /// The same without a file and a session, which a checkpoint gives it.
+    pub fn unused(cx: &dyn Caller, view: &FsView, jobs: Arc<dyn JobControl>) -> Result<Arc<ConsolePty>> {
         let home = match Devpts::mounted(cx, view) {
             Some(home) => home,
             None => Devpts::new(jobs, cx, b"")?,
         };
         let pty = home.allocate(cx)?;
         pty.inner.lock().locked = false;
-        let ops = SlaveFile::open(&pty, cx, libc::O_NOCTTY)?;
-        let file = OpenFile::new(None, home.slave_inode(pty.index), ops, libc::O_RDWR);
-        pty.take_session(cx);
-        let console = ConsolePty {
+        Ok(Arc::new(ConsolePty {
             _master: MasterFile { pty: pty.clone() },
             pty,
             _home: home,
             progress: Mutex::default(),
             moved: Condvar::new(),
-        };
-        Ok((Arc::new(console), file))
+        }))
+    }
+
+    /// The pair.
+    pub fn pty(&self) -> &Arc<Pty> {
+        &self.pty
     }
 
     /// N of the container's /dev/pts/N.

@@ -3,7 +3,7 @@
 //! Lock: the table of terminals, a leaf.
 
 use crate::files::{MasterFile, SlaveFile};
-use crate::pty::{JobControl, Pty};
+use crate::pty::{JobControl, Pty, PtyState};
 use crate::slaves::Slaves;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
@@ -15,6 +15,7 @@ use namei::{
     lookup::{Lookup, Start},
     walk::lookup,
 };
+use pid::Pid;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{
@@ -155,8 +156,59 @@ impl Devpts {
         self.slaves.add(self.options.max, make).ok_or(Errno::ENOSPC)
     }
 
+    /// The instance that an inode is the root directory of.
+    pub fn of(inode: &InodeRef) -> Option<Arc<Devpts>> {
+        inode.as_any().downcast_ref::<Root>()?.devpts().ok()
+    }
+
+    /// The pair of plain data, without open files. `served`: the pair that a sentry serves, which was made already. `pid`
+    /// gives a process ID of the sandbox's own PID namespace. EEXIST, ENOSPC, EINVAL.
+    pub fn restore(
+        &self,
+        cx: &dyn Caller,
+        saved: &PtyState,
+        served: Option<&Arc<Pty>>,
+        pid: &dyn Fn(i32) -> Option<Arc<Pid>>,
+    ) -> Result<Arc<Pty>> {
+        let (index, clock) = (saved.index, cx.resources().clock);
+        let attr = Attr {
+            dev: self.dev,
+            ino: u64::from(index) + 3,
+            mode: libc::S_IFCHR | saved.attr.mode & 0o7777,
+            rdev: makedev(SLAVE_MAJOR, index),
+            ..saved.attr
+        };
+        let pty = match served {
+            Some(pty) => {
+                let node = self.slaves.get(index).ok_or(Errno::ENOENT)?;
+                let node = node.as_any().downcast_ref::<Node>().ok_or(Errno::EINVAL)?;
+                let there = node.pty.as_ref().and_then(Weak::upgrade);
+                if !there.is_some_and(|there| Arc::ptr_eq(&there, pty)) {
+                    return Err(Errno::EEXIST);
+                }
+                *node.attr.lock() = attr;
+                pty.clone()
+            }
+            None => {
+                let make = || {
+                    let pty = Pty::new(index, clock, self.jobs.clone(), Arc::downgrade(&self.slaves));
+                    let (fs, attr) = (self.me.clone(), Mutex::new(attr));
+                    let node = Node { fs, attr, pty: Some(Arc::downgrade(&pty)) };
+                    (Arc::new(node) as InodeRef, pty)
+                };
+                self.slaves.add_at(index, self.options.max, make).ok_or(Errno::EEXIST)?
+            }
+        };
+        let loaded = pty.load(saved, served.is_some(), pid);
+        if loaded.is_err() && served.is_none() {
+            self.slaves.remove(index);
+        }
+        loaded?;
+        Ok(pty)
+    }
+
     /// The node of a pair.
-    pub(crate) fn slave_inode(&self, index: u32) -> Option<InodeRef> {
+    pub fn slave_inode(&self, index: u32) -> Option<InodeRef> {
         self.slaves.get(index)
     }
 

@@ -64,12 +64,25 @@ impl StreamOps for MasterFile {
     }
 }
 
+impl MasterFile {
+    /// The master of a restored pair.
+    pub fn restore(pty: &Arc<Pty>) -> Arc<dyn FileOps> {
+        Arc::new(MasterFile { pty: pty.clone() })
+    }
+}
+
 /// A slave.
 pub struct SlaveFile {
     pub(crate) pty: Arc<Pty>,
 }
 
 impl SlaveFile {
+    /// A slave of a restored pair, which may be locked or hung up.
+    pub fn restore(pty: &Arc<Pty>) -> Arc<dyn FileOps> {
+        pty.inner.lock().slaves += 1;
+        Arc::new(SlaveFile { pty: pty.clone() })
+    }
+
     /// Opens it; with a session leader without terminal as caller and no O_NOCTTY it becomes the
     /// session's controlling terminal.
     pub(crate) fn open(pty: &Arc<Pty>, cx: &dyn Caller, flags: i32) -> Result<Arc<SlaveFile>> {

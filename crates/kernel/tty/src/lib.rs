@@ -19,7 +19,7 @@ pub use console::ConsolePty;
 pub use device::register;
 pub use devpts::{Devpts, KNOWN as DEVPTS};
 pub use files::{MasterFile, SlaveFile, open_peer, pty_of};
-pub use pty::{JobControl, Pty};
+pub use pty::{JobControl, Pty, PtyState};
 
 #[cfg(test)]
 mod testing;

@@ -5,8 +5,10 @@
 //! signals sent after it is released. A checkpoint keeps the line discipline, buffers, window size, session and group.
 
 mod job;
+mod state;
 
 pub use self::job::JobControl;
+pub use self::state::PtyState;
 
 use crate::ldisc::{Effects, Ldisc};
 use crate::slaves::Slaves;
@@ -63,7 +65,7 @@ pub(crate) struct Inner {
     pub pgrp: i32,
     /// The process IDs behind the two, so that their numbers can be told when the last process has gone.
     ids: [Option<Arc<Pid>>; 2],
-    slaves: usize,
+    pub(crate) slaves: usize,
     /// The last slave file was closed (and none opened since).
     slave_closed: bool,
     /// The master is gone.

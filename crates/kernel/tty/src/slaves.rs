@@ -20,6 +20,17 @@ impl Slaves {
         Some(made)
     }
 
+    /// Adds the slave of a number; `None` when the number is taken, or not below `max`.
+    pub fn add_at<T>(&self, index: u32, max: u32, make: impl FnOnce() -> (InodeRef, T)) -> Option<T> {
+        let mut table = self.0.lock();
+        if index >= max || table.contains_key(&index) {
+            return None;
+        }
+        let (inode, made) = make();
+        table.insert(index, inode);
+        Some(made)
+    }
+
     /// The pair is gone.
     pub fn remove(&self, index: u32) {
         let inode = self.0.lock().remove(&index);

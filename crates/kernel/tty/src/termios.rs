@@ -6,7 +6,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const NCCS: usize = 19;
 
 /// `struct termios2`; the first 36 bytes are `struct termios`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[repr(C)]
 pub struct Termios {
     /// Input flags.
@@ -28,7 +40,20 @@ pub struct Termios {
 }
 
 /// `struct winsize`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[repr(C)]
 pub struct WinSize {
     /// Rows.

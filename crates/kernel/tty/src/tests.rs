@@ -1,6 +1,6 @@
 use crate::devpts::Devpts;
 use crate::files::{MasterFile, SlaveFile};
-use crate::pty::Pty;
+use crate::pty::{JobControl, Pty};
 use crate::testing::{Jobs, Memory};
 use crate::{ConsolePty, termios::Termios};
 use abi::{Errno, Signal};
@@ -185,4 +185,54 @@ fn console_and_devpts() {
     assert!(root.lookup(&cx, b"0").is_err(), "this instance is not at /dev/pts");
     c.take_output(&mut buf);
     assert_eq!(c.take_output(&mut buf), 0);
+}
+
+#[test]
+fn a_pair_comes_back_with_what_was_typed_and_written() {
+    let (cx, jobs) = (TestCaller::root(), Arc::new(Jobs::default()));
+    let devpts = || Devpts::new(jobs.clone(), &cx, b"").expect("made");
+    let (old, new) = (devpts(), devpts());
+    // Another number than the lowest free one.
+    let _first = old.allocate(&cx).expect("free");
+    let pty = old.allocate(&cx).expect("free");
+    pty.inner.lock().locked = false;
+    let slave = SlaveFile::open(&pty, &cx, libc::O_NOCTTY).expect("opened");
+    pty.take_session(&cx);
+    pty.resize(crate::termios::WinSize { row: 30, col: 100, xpixel: 0, ypixel: 0 });
+    pty.type_in(b"a line\nand a ha").expect("typed");
+    pty.write(&cx, b"shown").expect("written");
+    let saved = pty.state().expect("has an inode");
+    let mut bytes = Vec::new();
+    ciborium::into_writer(&saved, &mut bytes).expect("encoded");
+    let saved: crate::PtyState = ciborium::from_reader(&*bytes).expect("decoded");
+    drop((slave, pty));
+    jobs.set_terminal(1, None);
+
+    let pty = new.restore(&cx, &saved, None, &|_| None).expect("restored");
+    assert_eq!(pty.index, 1);
+    assert_eq!(new.restore(&cx, &saved, None, &|_| None).err(), Some(Errno::EEXIST));
+    let again = crate::PtyState { attr: saved.attr, ..pty.state().expect("has an inode") };
+    assert_eq!(again, saved);
+    let file = |ops| OpenFile::anonymous(ops, libc::O_RDWR);
+    let (master, slave) = (file(MasterFile::restore(&pty)), file(SlaveFile::restore(&pty)));
+    pty.restore_session();
+    assert!(jobs.terminal(1).is_some_and(|one| Arc::ptr_eq(&one, &pty)));
+    let mut buf = [0; 100];
+    let mut read = |file: &OpenFile| file.ops.read(&cx, file, &mut buf, 0).map(|n| buf[..n].to_vec());
+    assert_eq!(read(&slave), Ok(b"a line\n".to_vec()));
+    assert_eq!(read(&slave), Err(Errno::EAGAIN));
+    assert_eq!(read(&master), Ok(b"a line\r\nand a hashown".to_vec()));
+    // The last slave goes, as it did before.
+    drop(slave);
+    assert_eq!(read(&master), Err(Errno::EIO));
+    // Of a hostile image.
+    let bad = |change: &dyn Fn(&mut crate::PtyState)| {
+        let mut state = crate::PtyState { index: 5, ..saved.clone() };
+        change(&mut state);
+        new.restore(&cx, &state, None, &|_| None).map(drop)
+    };
+    assert_eq!(bad(&|state| state.ldisc.ready = vec![(b'a', 3)]), Err(Errno::EINVAL));
+    assert_eq!(bad(&|state| state.ldisc.columns.0 = usize::MAX), Err(Errno::EINVAL));
+    assert_eq!(bad(&|state| state.pending = vec![0; 1 << 20]), Err(Errno::EINVAL));
+    assert_eq!(bad(&|state| state.index = u32::MAX), Err(Errno::EEXIST));
 }

@@ -15,7 +15,9 @@ mod tests;
 pub use self::mounts::{Baseline, MountState, NamespaceState};
 pub use restore::{FileRestorer, FindPid, Given, Late};
 pub use save::{CheckedFiles, FileSaver};
-pub use state::{BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree};
+pub use state::{
+    BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree, TerminalState,
+};
 
 use ::mounts::FsContext;
 use abi::stat::Attr;

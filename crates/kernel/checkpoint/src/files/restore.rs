@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 use task::ThreadGroup;
 use task::pidfd::PidFd;
 use tmpfs::Memfds;
+use tty::{Devpts, MasterFile, Pty, SlaveFile};
 use vfs::file::{PathOnly, PlaceState};
 use vfs::{Caller, Dentry, FileOps, InodeRef, OpenFile, OpenFileState, Path};
 
@@ -45,6 +46,8 @@ pub struct Given<'a> {
     pub namespace: &'a dyn Fn(u32) -> Option<Arc<MountNs>>,
     /// The descriptors of the specification, standard streams first, as [`hostfs::Importer::first`] gave them.
     pub imported: &'a [Arc<OpenFile>],
+    /// The container's terminal, which nothing has been opened of.
+    pub console: Option<&'a Arc<Pty>>,
     /// The network namespace that had this inode number.
     pub net: &'a dyn Fn(u64) -> Option<Arc<NetNamespace>>,
     /// The socket of another family that had an inode with this number.
@@ -70,6 +73,7 @@ pub struct FileRestorer<'a> {
     objects: HashMap<(u64, u64), InodeRef>,
     files: HashMap<u64, Arc<OpenFile>>,
     pipes: Vec<Arc<Pipe>>,
+    terminals: Vec<(Arc<Devpts>, Arc<Pty>)>,
     unix: Option<Restored>,
 }
 
@@ -91,11 +95,13 @@ impl<'a> FileRestorer<'a> {
             namespaces.insert(one.id, ns);
         }
         let objects = objects(&given, &mounts, saved)?;
+        let terminals = terminals(&given, &mounts, saved)?;
         let pipe = |saved| Pipe::restore(given.cx, saved).map_err(|error| format!("pipe: {error:?}"));
         let pipes = saved.pipes.iter().map(pipe).collect::<std::result::Result<_, _>>()?;
         let unix = sockets(&given, &objects, saved)?;
         let files = HashMap::new();
-        let mut all = FileRestorer { given, mounts, namespaces, objects, files, pipes, unix: Some(unix) };
+        let mut all =
+            FileRestorer { given, mounts, namespaces, objects, files, pipes, terminals, unix: Some(unix) };
         for one in saved.files.iter().filter(|one| !is_late(one)) {
             let file = all.open(one).map_err(|error| failed(one, error))?;
             all.files.insert(one.open.id, file);
@@ -164,6 +170,13 @@ impl<'a> FileRestorer<'a> {
             .map_err(|error| format!("messages of Unix sockets: {error:?}"))
     }
 
+    /// Gives sessions their terminals. To be called when the processes are in the tree.
+    pub fn attach_terminals(&self) {
+        for (_, pty) in &self.terminals {
+            pty.restore_session();
+        }
+    }
+
     fn lock(&self, one: &InodeLocks, late: &Late<'_>) -> Result<()> {
         let whole = |range: &records::Range| range.start <= range.end && range.end <= i64::MAX as u64;
         if !one.locks.records.iter().all(whole) {
@@ -207,6 +220,16 @@ impl<'a> FileRestorer<'a> {
                     (None, None) => return Err(Errno::EINVAL),
                 };
                 OpenFile::restore(saved, path, Some(inode), pipe.restore_end(*end))
+            }
+            Kind::Terminal(at, master) => {
+                let (home, pty) = self.terminals.get(*at).ok_or(Errno::EINVAL)?;
+                let path = saved.place.as_ref().map(|place| self.path(place)).transpose()?;
+                let inode = match &path {
+                    Some(path) => path.inode().clone(),
+                    None => home.slave_inode(pty.index).ok_or(Errno::ENOENT)?,
+                };
+                let ops = if *master { MasterFile::restore(pty) } else { SlaveFile::restore(pty) };
+                OpenFile::restore(saved, path, Some(inode), ops)
             }
             Kind::Event(state) => self.anonymous(saved, Arc::new(EventFd::from(*state))),
             Kind::Timer(state) => {
@@ -262,6 +285,28 @@ fn now<T>(outcome: Outcome<T>) -> Result<T> {
         caller::Failure::Errno(error) => error,
         _ => Errno::EAGAIN,
     })
+}
+
+/// Terminals, without open files.
+fn terminals(
+    given: &Given<'_>,
+    mounts: &MountMap,
+    saved: &FilesState,
+) -> std::result::Result<Vec<(Arc<Devpts>, Arc<Pty>)>, String> {
+    let mut all = Vec::new();
+    for one in &saved.terminals {
+        let name = || format!("terminal /dev/pts/{}", one.pty.index);
+        let served = match (one.served, given.console) {
+            (true, None) => return Err("the container has a terminal in the image: give it one".into()),
+            (true, console) => console,
+            (false, _) => None,
+        };
+        let mount = mounts.get(one.mount).ok_or_else(|| format!("{}: no mount", name()))?;
+        let home = Devpts::of(&mount.sb.root.inode).ok_or_else(|| format!("{}: no devpts", name()))?;
+        let pty = home.restore(given.cx, &one.pty, served, given.pid);
+        all.push((home, pty.map_err(|error| format!("{}: {error:?}", name()))?));
+    }
+    Ok(all)
 }
 
 type Objects = HashMap<(u64, u64), InodeRef>;

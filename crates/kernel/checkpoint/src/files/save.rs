@@ -1,7 +1,9 @@
 //! Open files to plain data.
 
 use super::mounts::{Baseline, NamespaceState};
-use super::state::{BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree};
+use super::state::{
+    BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree, TerminalState,
+};
 use crate::Obstacle;
 use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, major};
 use container::Container;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use task::pidfd::PidFd;
 use tmpfs::Memfds;
 use tmpfs::state::Tree;
+use tty::Pty;
 use vfs::file::{PathOnly, PlaceState};
 use vfs::{Caller, InodeRef, OpenFile, Path};
 
@@ -41,6 +44,9 @@ pub struct FileSaver<'a> {
     memfds: &'a Memfds,
     /// Whether the network's part of the image has a socket of another family.
     network: &'a dyn Fn(&SocketFile) -> bool,
+    console: Option<Arc<Pty>>,
+    /// Terminals of sessions.
+    sessions: Vec<Arc<Pty>>,
     namespaces: Vec<NamespaceState>,
     /// Mounts that a restored container has again.
     mounts: HashSet<u64>,
@@ -68,6 +74,8 @@ impl<'a> FileSaver<'a> {
             unix,
             memfds,
             network,
+            console: None,
+            sessions: Vec::new(),
             namespaces: Vec::new(),
             mounts: HashSet::new(),
             roots: BTreeMap::new(),
@@ -77,6 +85,16 @@ impl<'a> FileSaver<'a> {
             known: HashSet::new(),
             obstacles: Vec::new(),
         }
+    }
+
+    /// Says which terminal is the container's.
+    pub fn console(&mut self, pty: Option<Arc<Pty>>) {
+        self.console = pty;
+    }
+
+    /// Notes a terminal that may be open nowhere: that of a session.
+    pub fn terminal(&mut self, pty: &Arc<Pty>) {
+        self.sessions.push(pty.clone());
     }
 
     /// Notes the mounts of a container, which began with `baseline`. All containers come before the first file.
@@ -191,6 +209,7 @@ impl<'a> FileSaver<'a> {
             }
         }
         self.trees(&mut checked);
+        self.terminals(&mut checked);
         checked.locks = self.locks();
         if !self.obstacles.is_empty() {
             return Err(self.obstacles);
@@ -253,6 +272,9 @@ impl<'a> FileSaver<'a> {
                 None => Some(file.attr().map_err(|_| "a pipe without attributes".to_owned())?),
             };
             return Ok(Kind::Pipe(checked.pipe(end.pipe()), end.state(), attr));
+        }
+        if let Some((pty, slave)) = tty::pty_of(file) {
+            return Ok(Kind::Terminal(checked.terminal(&pty, !slave), !slave));
         }
         if let Some(path) = &file.path {
             return at_place(file, path);
@@ -320,6 +342,33 @@ impl<'a> FileSaver<'a> {
         }
     }
 
+    /// Terminals: those of the instances of devpts that are mounted.
+    fn terminals(&mut self, checked: &mut CheckedFiles) {
+        for pty in std::mem::take(&mut self.sessions) {
+            checked.terminal(&pty, false);
+        }
+        let mut mounts: HashMap<u64, u64> = HashMap::new();
+        for mount in self.namespaces.iter().flat_map(|ns| &ns.mounts).filter(|mount| mount.fstype == "devpts")
+        {
+            mounts.entry(mount.dev).or_insert(mount.id);
+        }
+        for (pty, master) in &checked.ptys {
+            let served = self.console.as_ref().is_some_and(|console| Arc::ptr_eq(console, pty));
+            let name = format!("the terminal /dev/pts/{}", pty.index);
+            let state = pty.state();
+            let mount = state.as_ref().and_then(|state| mounts.get(&state.attr.dev).copied());
+            match (state, mount) {
+                (Some(state), _) if !served && !*master && !state.hung_up => {
+                    self.obstacles.push(Obstacle { what: format!("{name} of a process that exec started") });
+                }
+                (Some(pty), Some(mount)) => checked.terminals.push(TerminalState { mount, pty, served }),
+                _ => self
+                    .obstacles
+                    .push(Obstacle { what: format!("{name}, which is in no mount of a container") }),
+            }
+        }
+    }
+
     /// Files in memory.
     fn trees(&mut self, checked: &mut CheckedFiles) {
         let roots = std::mem::take(&mut self.roots);
@@ -377,6 +426,9 @@ pub struct CheckedFiles {
     /// Places in `pipes` by address.
     places: HashMap<usize, usize>,
     locks: Vec<InodeLocks>,
+    /// Terminals, and whether a master of each is open.
+    ptys: Vec<(Arc<Pty>, bool)>,
+    terminals: Vec<TerminalState>,
     trees: Vec<(Option<u64>, Tree)>,
     bound: Vec<BoundState>,
     unix: UnixState,
@@ -389,6 +441,18 @@ impl CheckedFiles {
             pipes.push(pipe.state());
             pipes.len() - 1
         })
+    }
+
+    fn terminal(&mut self, pty: &Arc<Pty>, master: bool) -> usize {
+        let known = self.ptys.iter().position(|(one, _)| Arc::ptr_eq(one, pty));
+        let at = known.unwrap_or_else(|| {
+            self.ptys.push((pty.clone(), false));
+            self.ptys.len() - 1
+        });
+        if let Some((_, has_master)) = self.ptys.get_mut(at) {
+            *has_master |= master;
+        }
+        at
     }
 
     /// Bytes of the files in memory, about.
@@ -406,6 +470,7 @@ impl CheckedFiles {
             namespaces: self.namespaces,
             files: self.files.into_values().collect(),
             trees: trees.collect::<Result<_, String>>()?,
+            terminals: self.terminals,
             pipes: self.pipes,
             locks: self.locks,
             bound: self.bound,

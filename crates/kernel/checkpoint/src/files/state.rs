@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use socket::unix::UnixState;
 use task::pidfd::PidFdState;
 use tmpfs::state::TreeState;
+use tty::PtyState;
 use vfs::file::{OpenFileState, PlaceState};
 
 /// What an open file is, besides what all open files have.
@@ -26,6 +27,8 @@ pub enum Kind {
     Imported(ImportedState),
     /// An end of a pipe, by its place in [`FilesState::pipes`]; the inode's attributes for one without a name.
     Pipe(usize, EndState, Option<Attr>),
+    /// An end of a terminal, by its place in [`FilesState::terminals`]: the master, or a slave.
+    Terminal(usize, bool),
     /// eventfd(2).
     Event(EventFdState),
     /// timerfd_create(2).
@@ -83,6 +86,17 @@ pub struct BoundState {
     pub path: Vec<u8>,
 }
 
+/// A terminal as plain data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TerminalState {
+    /// A mount of the instance of devpts that it is in.
+    pub mount: u64,
+    /// Its state.
+    pub pty: PtyState,
+    /// It is the container's, served from outside.
+    pub served: bool,
+}
+
 /// Everything that open files are, as plain data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FilesState {
@@ -93,6 +107,9 @@ pub struct FilesState {
     /// Files in memory: those of the mounts, and those of memfd_create(2).
     #[serde(default)]
     pub trees: Vec<MountedTree>,
+    /// Terminals.
+    #[serde(default)]
+    pub terminals: Vec<TerminalState>,
     /// Pipes and FIFOs.
     pub pipes: Vec<PipeState>,
     /// Locks on the files.

@@ -102,6 +102,7 @@ impl World {
             pages,
             namespace: ns,
             imported: &[],
+            console: None,
             net: &|_| None,
             socket: &|_| None,
             pid: &|_| None,
@@ -270,4 +271,65 @@ fn paths_out_of_an_image_stay_below_the_mount() {
         assert_eq!(find(&one.cx, &mount, bad).map(drop), Err(Errno::EINVAL));
     }
     assert_eq!(find(&one.cx, &mount, b"/none").map(drop), Err(Errno::ENOENT));
+}
+
+#[test]
+fn terminals_keep_both_ends_and_their_places() {
+    struct NoJobs;
+    impl tty::JobControl for NoJobs {
+        fn signal_pgrp(&self, _pgid: i32, _sig: abi::Signal) {}
+        fn signal_process(&self, _pid: i32, _sig: abi::Signal) {}
+        fn pgrp_in_session(&self, _pgid: i32, _sid: i32) -> bool {
+            false
+        }
+        fn session_of(&self, _pgid: i32) -> Option<i32> {
+            None
+        }
+        fn is_orphaned(&self, _pgid: i32) -> bool {
+            false
+        }
+        fn terminal(&self, _sid: i32) -> Option<Arc<tty::Pty>> {
+            None
+        }
+        fn set_terminal(&self, _sid: i32, _tty: Option<Arc<tty::Pty>>) {}
+    }
+    let world = || {
+        let mut world = World::new();
+        let jobs: Arc<dyn tty::JobControl> = Arc::new(NoJobs);
+        tty::register(&world.cx.vfs.devices, &jobs);
+        namei::dir::create_in(&world.cx, &world.path(b"/"), b"pts", &vfs::NewNode::Directory, 0o755)
+            .expect("made");
+        let fs = tty::Devpts::new(jobs, &world.cx, b"ptmxmode=666").expect("made");
+        let ns = world.fs.view().ns.clone();
+        ns.mount(&world.path(b"/pts"), vfs::SuperBlock::new(fs), MountFlags::empty(), b"devpts")
+            .expect("mounted");
+        world.baseline = Baseline::of(&ns);
+        world
+    };
+    let (one, two) = (world(), world());
+    let master = one.open(b"/pts/ptmx", libc::O_RDWR | libc::O_NOCTTY);
+    let (pty, _) = tty::pty_of(&master).expect("a terminal");
+    let hidden = one.save(&[], &Pages::default()).map(drop);
+    assert_eq!(hidden, Ok(()));
+    // TIOCSPTLCK is what unlockpt(3) does.
+    struct Zero;
+    impl caller::UserMemory for Zero {
+        fn copy_in(&mut self, _addr: u64, buf: &mut [u8]) -> Result<()> {
+            buf.fill(0);
+            Ok(())
+        }
+        fn copy_out(&mut self, _addr: u64, _data: &[u8]) -> Result<()> {
+            Ok(())
+        }
+    }
+    assert_eq!(master.ops.ioctl(&one.cx, &master, &mut Zero, 0x4004_5431, 0), Ok(0));
+    let slave = one.open(b"/pts/0", libc::O_RDWR | libc::O_NOCTTY);
+    assert_eq!(master.ops.write(&one.cx, &master, b"typed\n", 0), Ok(6));
+    drop(pty);
+    let files = moved(&one, &two, &[&master, &slave]);
+    assert_eq!(read(&two, &files[1]), Ok(b"typed\n".to_vec()));
+    assert_eq!(read(&two, &files[0]), Ok(b"typed\r\n".to_vec()));
+    let shown = files[1].path.as_ref().expect("has one").display_absolute();
+    assert_eq!(shown, b"/pts/0");
+    assert!(files[1].path.as_ref().is_some_and(|path| *path == two.path(b"/pts/0")));
 }

@@ -7,9 +7,11 @@
 mod edit;
 mod output;
 mod read;
+mod state;
 #[cfg(test)]
 mod tests;
 
+pub use self::state::LdiscState;
 use crate::termios::Termios;
 use abi::Signal;
 use std::collections::VecDeque;
