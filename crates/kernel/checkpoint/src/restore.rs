@@ -31,9 +31,12 @@ pub struct Restoring<'a> {
     pub outside: Outside,
 }
 
+/// An address space, and the threads in it that have not been given away.
+type MemoryOf = (Arc<Mm>, Vec<Box<dyn Context>>);
+
 /// The parts of threads.
 struct Made {
-    memory: HashMap<i32, (Arc<Mm>, Vec<Box<dyn Context>>)>,
+    memory: HashMap<i32, MemoryOf>,
     tables: HashMap<u64, Arc<FdTable>>,
     contexts: HashMap<i32, Arc<FsContext>>,
 }

@@ -77,6 +77,9 @@ pub struct FileRestorer<'a> {
     unix: Option<Restored>,
 }
 
+/// A terminal, and the file system that shows it.
+type Terminal = (Arc<Devpts>, Arc<Pty>);
+
 /// An error of a file, for the user.
 fn failed(what: &FileState, error: Errno) -> String {
     let place = what.open.place.as_ref().map(|place| String::from_utf8_lossy(&place.path).into_owned());
@@ -292,7 +295,7 @@ fn terminals(
     given: &Given<'_>,
     mounts: &MountMap,
     saved: &FilesState,
-) -> std::result::Result<Vec<(Arc<Devpts>, Arc<Pty>)>, String> {
+) -> std::result::Result<Vec<Terminal>, String> {
     let mut all = Vec::new();
     for one in &saved.terminals {
         let name = || format!("terminal /dev/pts/{}", one.pty.index);
