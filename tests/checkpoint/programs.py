@@ -57,9 +57,13 @@ SHELL = "i=0; while :; do i=$((i+1)); /bin/true; echo $i; done"
 class Goes:
     """A program in a container, and rounds of saving and going on."""
 
+    count = 0
+
     def __init__(self, *args, files=()):
         need_root()
-        self.box = suite.Box("program", *args)
+        Goes.count += 1
+        self.id = f"program-{Goes.count}"
+        self.box = suite.Box(self.id, *args)
         # Programs that make users of their own, and write where they like.
         capabilities = ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL"]
         sets = dict.fromkeys(("bounding", "effective", "permitted"), capabilities)
@@ -70,19 +74,19 @@ class Goes:
         self.box.run()
 
     def inside(self, *args):
-        result = RF("exec", "program", *args)
-        return result.stdout.strip() if result.returncode == 0 else None
+        self.last = RF("exec", self.id, *args)
+        return self.last.stdout.strip() if self.last.returncode == 0 else None
 
     def rounds(self, check, count=10):
         random.seed(count)
         for _ in range(count):
             time.sleep(random.random() / 20)
             image = self.box.checkpoint()
-            suite.works("delete", "program")
+            suite.works("delete", self.id)
             self.box.restore(image)
             subprocess.run(["rm", "-rf", image], check=True)
             check()
-        suite.works("delete", "--force", "program")
+        suite.works("delete", "--force", self.id)
 
 
 def counts_up(goes, ask):
@@ -91,7 +95,9 @@ def counts_up(goes, ask):
     last = [int(ask())]
 
     def check():
-        suite.check(int(ask()), last[0] + 1, "answer")
+        answer = ask()
+        assert answer is not None, f"no answer: {goes.last}, output {suite.text(goes.box.out)[-2000:]!r}"
+        suite.check(int(answer), last[0] + 1, "answer")
         last[0] += 1
 
     goes.rounds(check)
@@ -117,7 +123,7 @@ def test_java():
     subprocess.run(["javac", "-d", dir, dir + "/S.java"], check=True, timeout=120)
     with open(dir + "/S.class", "rb") as f:
         program = f.read()
-    goes = Goes("sh", "-c", "until [ -e /ctl/S.class ]; do sleep 0.05; done; exec java -cp /ctl S")
+    goes = Goes("sh", "-c", "until [ -e /ctl/S.class ]; do sleep 0.05; done; exec java -XX:ErrorFile=/ctl/hs.log -cp /ctl S")
     with open(goes.box.ctl + "/part", "wb") as f:
         f.write(program)
     os.rename(goes.box.ctl + "/part", goes.box.ctl + "/S.class")

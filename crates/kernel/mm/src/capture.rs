@@ -180,8 +180,8 @@ impl Mm {
         let mut own = own;
         for (start, end, imaged) in pieces {
             match &mut own {
+                _ if !imaged && !unknown => {}
                 Some(own) if !imaged => own.own_pages(start, end, &mut |a, b| parts.push((a, b)))?,
-                None if !imaged && !unknown => {}
                 _ => parts.push((start, end)),
             }
         }
