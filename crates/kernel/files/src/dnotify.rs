@@ -102,6 +102,13 @@ impl Listener for DirectoryWatches {
     fn gone(&self, _watch: i32) {}
 }
 
+/// Whether an open directory wants signals.
+pub fn is_set(file: &Arc<OpenFile>) -> bool {
+    let listening = file.inode.as_ref().and_then(|inode| inode.attachments()?.get::<Listening>());
+    let wants = |wish: &DirectoryWatch| wish.file.as_ptr() == Arc::as_ptr(file);
+    listening.is_some_and(|listening| listening.wishes.0.lock().list.iter().any(wants))
+}
+
 /// F_NOTIFY with these DN_* bits; without any the signals end. ENOTDIR, EINVAL for a directory that tells of nothing.
 pub fn set(cx: &dyn Caller, file: &Arc<OpenFile>, bits: u32, tell: Tell) -> Result<()> {
     let inode = file.inode.as_ref();

@@ -244,6 +244,9 @@ impl<'a> FileSaver<'a> {
         if file.fasync.lock().is_some() {
             self.refuse(format!("{holder}: a file that sends signals (O_ASYNC)"));
         }
+        if files::dnotify::is_set(file) {
+            self.refuse(format!("{holder}: a directory that sends signals (F_NOTIFY)"));
+        }
         match self.kind_of(file, holder, checked) {
             Ok(kind) => {
                 let in_procfs = file.path.as_ref().is_some_and(|path| path.mount.fs().kind() == "proc");
