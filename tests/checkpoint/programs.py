@@ -123,7 +123,7 @@ def test_java():
     subprocess.run(["javac", "-d", dir, dir + "/S.java"], check=True, timeout=120)
     with open(dir + "/S.class", "rb") as f:
         program = f.read()
-    goes = Goes("sh", "-c", "until [ -e /ctl/S.class ]; do sleep 0.05; done; exec java -XX:ErrorFile=/ctl/hs.log -cp /ctl S")
+    goes = Goes("sh", "-c", "until [ -e /ctl/S.class ]; do sleep 0.05; done; exec java -cp /ctl S")
     with open(goes.box.ctl + "/part", "wb") as f:
         f.write(program)
     os.rename(goes.box.ctl + "/part", goes.box.ctl + "/S.class")
