@@ -2,7 +2,7 @@
 
 use image::{PAGE, PageSink, PageSource, Sums};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +31,32 @@ impl PageFile {
     /// The same with checksums, with which whole pages that are read are compared. Pages that are mapped are not.
     pub fn checked(fd: Arc<OwnedFd>, sums: Sums) -> io::Result<PageFile> {
         Ok(PageFile { known: Some(sums), ..PageFile::open(fd)? })
+    }
+
+    /// The same pages where they can be mapped to be executed: a copy in memory if the file system of this file is mounted
+    /// noexec, which mmap(2) and mprotect(2) would refuse.
+    pub fn executable(self) -> io::Result<PageFile> {
+        use rustix::fs::{StatVfsMountFlags, fstatvfs};
+        if fstatvfs(&*self.fd)?.f_flag.contains(StatVfsMountFlags::NOEXEC) { self.copied() } else { Ok(self) }
+    }
+
+    fn copied(self) -> io::Result<PageFile> {
+        let fd = crate::memfd::create(c"pages", self.len(), false)
+            .map_err(|e| io::Error::from_raw_os_error(e.raw()))?;
+        let mut buf = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < self.len() {
+            let piece = buf.get_mut(..(self.len() - at).min(1 << 20) as usize).unwrap_or_default();
+            self.read(at, piece)?;
+            for (i, page) in piece.chunks(PAGE as usize).enumerate().filter(|(_, page)| !image::is_zero(page))
+            {
+                let offset = at + i as u64 * PAGE;
+                crate::memfd::write_all(fd.as_fd(), page, offset)
+                    .map_err(|e| io::Error::from_raw_os_error(e.raw()))?;
+            }
+            at += piece.len() as u64;
+        }
+        Ok(PageFile { fd: Arc::new(fd), ..self })
     }
 
     /// The checksums of all that was written.
@@ -131,6 +157,9 @@ mod tests {
         let read = PageFile::checked(fd.clone(), file.sums()).unwrap();
         assert!(image::check(&extents, (0, 200 * PAGE), read.len()));
         let mut page = [9; PAGE as usize];
+        let copy = PageFile::checked(fd.clone(), file.sums()).unwrap().copied().unwrap();
+        copy.verify().unwrap();
+        assert_eq!((copy.len(), rustix::fs::fstat(&**copy.fd()).unwrap().st_blocks), (101 * PAGE, 16));
         read.read(100 * PAGE, &mut page).unwrap();
         assert_eq!(page, [2; PAGE as usize]);
         read.read(50 * PAGE, &mut page).unwrap();

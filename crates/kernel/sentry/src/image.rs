@@ -45,6 +45,7 @@ impl Image {
             let (found, want) = (pages.len(), about.pages);
             return Err(said(&format!("the file of pages has {found} bytes, and had {want}")));
         }
+        let pages = pages.executable().map_err(|e| said(&e))?;
         let outside = if image.keep_tcp { Outside::Keep } else { Outside::Reset };
         Ok(Some(Image { state, pages, outside }))
     }
