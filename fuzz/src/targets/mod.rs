@@ -7,6 +7,7 @@ mod ebpf;
 mod elf;
 mod erofs;
 mod fuse;
+mod image;
 mod netfilter;
 mod netlink;
 mod network;
@@ -49,6 +50,7 @@ pub(crate) const ALL: &[Target] = &[
         run: changes::run,
         words: changes::WORDS,
     },
+    Target { name: "image", what: "images of checkpoints", run: image::run, words: image::WORDS },
     Target { name: "config", what: "config.json of bundles", run: config::run, words: config::WORDS },
     Target {
         name: "slots",
