@@ -296,6 +296,128 @@ def kind_tcp():
     same((server.recv(10), server.recv(10)), (b"more", b""))
 
 
+def kind_tcp_transfer():
+    """Bytes that flow both ways all the time, between processes and over both families."""
+    pairs = []
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        listener = socket.create_server((host, 0), family=family)
+        client = socket.create_connection(listener.getsockname()[:2])
+        pairs.append((client, listener.accept()[0]))
+    block = bytes(range(251)) * 400
+    count = 200
+
+    def stream(sock):
+        writer = threading.Thread(target=lambda: [sock.sendall(block[n:]) for n in range(count)])
+        writer.start()
+        for n in range(count):
+            want, got = len(block) - n, b""
+            while len(got) < want:
+                got += sock.recv(min(want - len(got), 30000)) or sys.exit("end of stream")
+            same(got == block[n:], True, f"block {n}")
+            if n < 40:
+                # The transfer lasts while the checkpoint is made.
+                time.sleep(0.05)
+        writer.join()
+
+    children = []
+    for one, other in pairs:
+        pid = os.fork()
+        if pid == 0:
+            stream(one)
+            os._exit(0)
+        children.append(pid)
+        threads = threading.Thread(target=stream, args=(other,))
+        threads.start()
+        children.append(threads)
+    time.sleep(0.3)
+    pause()
+    for child in children:
+        if isinstance(child, int):
+            same(os.waitpid(child, 0)[1], 0)
+        else:
+            child.join(60)
+            same(child.is_alive(), False)
+
+
+def kind_tcp_ends():
+    """Connections that are closed on one side or reset, and one whose descriptor is gone."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def pair():
+        client = socket.create_connection(listener.getsockname())
+        return client, listener.accept()[0]
+
+    half, other = pair()
+    half.sendall(b"last"), half.shutdown(socket.SHUT_WR)
+    gone, stays = pair()
+    gone.sendall(b"unread"), gone.close()
+    cut, reset = pair()
+    cut.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    cut.close()
+    full, slow = pair()
+    full.setblocking(False)
+    sent = 0
+    try:
+        while True:
+            sent += full.send(b"x" * 10000)
+    except BlockingIOError:
+        pass
+    pause()
+    same((other.recv(10), other.recv(10)), (b"last", b""))
+    other.sendall(b"reply")
+    same(half.recv(10), b"reply")
+    same((stays.recv(10), stays.recv(10)), (b"unread", b""))
+    try:
+        same(reset.recv(10), "a reset")
+    except ConnectionResetError:
+        pass
+    got = 0
+    while got < sent:
+        got += len(slow.recv(1 << 20))
+    same((got, select.select([], [full], [], 10)[1]), (sent, [full]))
+
+
+def kind_netlink():
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.bind((0, 1))
+    name = s.getsockname()
+    # RTM_GETLINK of all interfaces.
+    s.send(struct.pack("=IHHIIB15x", 32, 18, 0x301, 7, 0, 0))
+    pause()
+    same(s.getsockname(), name)
+    length, kind, _, seq, port = struct.unpack("=IHHII", s.recv(65536)[:16])
+    same((kind, seq, port), (16, 7, name[0]))
+    s.send(struct.pack("=IHHIIB15x", 32, 18, 0x301, 8, 0, 0))
+    while seq != 8:
+        length, kind, _, seq, port = struct.unpack("=IHHII", s.recv(65536)[:16])
+
+
+def kind_interfaces():
+    """A bridge with an address, a setting, and an MTU that a program changed."""
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def ask(request, name, rest=b""):
+        return fcntl.ioctl(s, request, struct.pack("16s24s", name, rest))[16:]
+
+    def address(ip):
+        return struct.pack("=HH4s", socket.AF_INET, 0, socket.inet_aton(ip))
+
+    fcntl.ioctl(s, 0x89A0, b"br7\0")
+    ask(0x8916, b"br7", address("10.77.0.1")), ask(0x891C, b"br7", address("255.255.255.0"))
+    ask(0x8914, b"br7", struct.pack("=H", 1)), ask(0x8922, b"lo", struct.pack("=i", 4000))
+    index = ask(0x8933, b"br7")[:4]
+    server = socket.create_server(("10.77.0.1", 0))
+    routes = open("/proc/net/route").read()
+    pause()
+    same(ask(0x8933, b"br7")[:4], index)
+    same(ask(0x8915, b"br7")[4:8], socket.inet_aton("10.77.0.1"))
+    same(struct.unpack("=i", ask(0x8921, b"lo")[:4]), (4000,))
+    same(open("/proc/net/route").read(), routes)
+    client = socket.create_connection(server.getsockname())
+    client.sendall(b"there")
+    same(server.accept()[0].recv(10), b"there")
+
+
 def kind_udp():
     a = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     a.bind(("127.0.0.1", 0))

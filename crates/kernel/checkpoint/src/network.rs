@@ -16,9 +16,10 @@ use netfilter::Family;
 use netstack::layers::{self, Layer, LayerState};
 use netstack::tcp::{Outside, Placed, TcpSockets};
 use serde::{Deserialize, Serialize};
+use socket::netlink::saved::{self as netlink, NetlinkState};
 use socket::{NetNamespace, SocketFile, SocketOps};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -45,6 +46,9 @@ pub struct NetState {
     streams: Vec<(u64, StreamState)>,
     /// UDP, ping and raw sockets, by inode number.
     datagrams: Vec<(u64, DatagramsState)>,
+    /// Netlink sockets, by inode number.
+    #[serde(default)]
+    netlink: Vec<(u64, NetlinkState)>,
 }
 
 /// A socket of a descriptor.
@@ -102,8 +106,14 @@ impl NetworkSaver {
                     owned.push(socket);
                 }
                 Some(Saved::Datagrams(datagrams)) => state.datagrams.push((one.ino, *datagrams)),
-                None => obstacles.push(obstacle(name::of_socket(one.ino, &*one.ops))),
+                None => match netlink::save(&*one.ops) {
+                    Some(netlink) => state.netlink.push((one.ino, netlink)),
+                    None => obstacles.push(obstacle(name::of_socket(one.ino, &*one.ops))),
+                },
             }
+        }
+        for ino in left_out(initial, &self.noted.borrow()) {
+            obstacles.push(obstacle(format!("socket:[{ino}] belongs to a file that is not saved")));
         }
         match initial.stack().save_tcp(&owned, initial.now(), &outside) {
             Ok(tcp) => state.tcp = tcp,
@@ -115,6 +125,19 @@ impl NetworkSaver {
 
 fn obstacle(what: String) -> Obstacle {
     Obstacle { what }
+}
+
+/// The inode numbers of descriptors' sockets that nothing noted; TCP sockets are looked at as they are saved.
+fn left_out(net: &NetNamespace, noted: &[Noted]) -> Vec<u64> {
+    let stack = net.stack();
+    let bound = [stack.udp_sockets(), stack.udp_lite_sockets(), stack.ping_sockets(), stack.raw_sockets()];
+    let datagrams = bound.iter().flatten().map(|socket| socket.row().inode);
+    let netlink = net.netlink_rows().into_iter().map(|row| row.inode);
+    let packets = stack.packet_sockets().into_iter().map(|row| row.inode);
+    let known: HashSet<u64> = noted.iter().map(|one| one.ino).collect();
+    let mut all: Vec<u64> = datagrams.chain(netlink).chain(packets).collect();
+    all.retain(|ino| *ino != 0 && !known.contains(ino));
+    all
 }
 
 /// What a namespace has that cannot be saved.
@@ -189,6 +212,10 @@ impl NetworkRestorer {
         }
         for (ino, datagrams) in state.datagrams {
             let ops = inet::saved::restore_datagrams(net, datagrams).map_err(|error| failed(ino, error))?;
+            self.sockets.insert(ino, ops);
+        }
+        for (ino, saved) in state.netlink {
+            let ops = netlink::restore(net, &saved).map_err(|error| failed(ino, error))?;
             self.sockets.insert(ino, ops);
         }
         Ok(())

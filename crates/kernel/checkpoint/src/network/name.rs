@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 /// What an obstacle says of a socket.
 pub(super) fn of_socket(ino: u64, ops: &dyn SocketOps) -> String {
     let kind = match (ops.domain(), ops.kind()) {
-        (libc::AF_NETLINK, _) => "a netlink socket",
+        (libc::AF_NETLINK, _) => "a netlink socket with a message of another program",
         (libc::AF_PACKET, _) => "a packet socket",
         (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM) => "a TCP socket of the host",
         (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM) => "a UDP socket of the host",

@@ -1,5 +1,5 @@
 use super::*;
-use inet::InetFamily;
+use inet::{InetFamily, PacketFamily};
 use netstack::addr::Prefix;
 use netstack::iface::{Address, Config, Kind};
 use netstack::wire::eth::Mac;
@@ -7,7 +7,6 @@ use socket::family::Family as _;
 use socket::netlink::NetlinkFamily;
 use socket::{Control, Names, SendRequest, options};
 use spec::Interfaces;
-use user_ns::UserNamespace;
 use vfs::testing::TestCaller;
 use vfs::{Caller, InodeRef, OpenFile};
 
@@ -22,10 +21,6 @@ impl Names for NoPaths {
     }
 }
 
-fn namespace() -> Arc<NetNamespace> {
-    NetNamespace::new(1, UserNamespace::initial(), Interfaces::loopback(), &Arc::default())
-}
-
 /// A sandbox with files that are sockets.
 struct Bench {
     cx: TestCaller,
@@ -34,7 +29,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench { cx: TestCaller::with_caps(0), net: namespace() }
+        let cx = TestCaller::with_caps(u64::MAX);
+        let owner = cx.creds.user_ns.clone();
+        let net = NetNamespace::new(1, owner, Interfaces::loopback(), &Arc::default());
+        Bench { cx, net }
     }
 
     fn open(&self, kind: i32) -> Arc<OpenFile> {
@@ -153,19 +151,55 @@ fn interfaces_and_settings_come_back() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_named() {
+fn netlink_sockets_keep_groups_and_messages() {
     let a = Bench::new();
     let ops = NetlinkFamily.create(&a.cx, &a.net, libc::SOCK_RAW, libc::NETLINK_ROUTE).unwrap();
-    let netlink = SocketFile::open(&a.cx, &a.net, ops, 0);
+    let file = SocketFile::open(&a.cx, &a.net, ops, 0);
+    // RTMGRP_LINK, with an address of its own.
+    let address = [16_u32, 77, 1].map(u32::to_ne_bytes).concat();
+    Bench::ops(&file).bind(&a.cx, &NoPaths, &address).unwrap();
+    let add = |bench: &Bench, name: &str| {
+        let config = Config { name: name.into(), kind: Kind::Ethernet, mac: Mac([2; 6]), mtu: 1400 };
+        bench.net.stack().add_dummy(config).unwrap();
+    };
+    add(&a, "first");
+    let saved = a.save(&[&file]).unwrap();
+    let b = Bench::new();
+    let restored = NetworkRestorer::new(&b.net, saved).unwrap();
+    let socket = restored.socket(ino(&file)).unwrap();
+    restored.go_on(Outside::Keep);
+    assert_eq!(socket.local_addr(), address);
+    add(&b, "second");
+    for name in ["first", "second"] {
+        let message = b.receive(&*socket).unwrap();
+        assert!(message.windows(name.len()).any(|part| part == name.as_bytes()), "{name}");
+    }
+    assert_eq!(b.receive(&*socket), Err(Errno::EAGAIN));
+    // The address is in use.
+    let other = NetlinkFamily.create(&b.cx, &b.net, libc::SOCK_RAW, libc::NETLINK_ROUTE).unwrap();
+    assert_eq!(other.bind(&b.cx, &NoPaths, &address), Err(Errno::EADDRINUSE));
+}
+
+#[test]
+fn what_cannot_be_saved_is_named() {
+    let a = Bench::new();
+    let ops = PacketFamily.create(&a.cx, &a.net, libc::SOCK_RAW, 0).unwrap();
+    let packet = SocketFile::open(&a.cx, &a.net, ops, 0);
     let stays = a.open(libc::SOCK_STREAM);
     a.bind(&stays, 8080);
     Bench::ops(&stays).listen(&a.cx, 5).unwrap();
-    let obstacles = a.save(&[&netlink]).unwrap_err();
+    let obstacles = a.save(&[&packet]).unwrap_err();
     let all: Vec<_> = obstacles.iter().map(|one| one.what.as_str()).collect();
-    let expected = format!("socket:[{}] is a netlink socket", ino(&netlink));
+    let expected = format!("socket:[{}] is a packet socket", ino(&packet));
     assert_eq!(all, [expected.as_str(), "a TCP socket belongs to a file that is not saved"]);
+    let datagram = a.open(libc::SOCK_DGRAM);
+    a.bind(&datagram, 5353);
+    let obstacles = a.save(&[&packet, &stays]).unwrap_err();
+    let missing = format!("socket:[{}] belongs to a file that is not saved", ino(&datagram));
+    assert!(obstacles.iter().any(|one| one.what == missing), "{obstacles:?}");
+    drop(datagram);
     // The timers run on.
-    drop(netlink);
+    drop(packet);
     assert!(a.save(&[&stays]).is_ok());
 }
 

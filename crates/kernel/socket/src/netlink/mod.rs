@@ -4,7 +4,7 @@
 //!
 //! Requests are carried out at once, with no lock of the socket held; answers wait in its queue, which is bounded.
 //! Members of groups receive all changes in the namespace's stack (`notify`) and in nf_tables, from any source. Lock
-//! rank: `NETLINK_SOCKET`. A checkpoint keeps the queue, the address and the options.
+//! rank: `NETLINK_SOCKET`. A checkpoint keeps the queue, the address and the options ([`saved`]).
 
 mod address;
 mod address_list;
@@ -38,6 +38,7 @@ mod qdisc;
 mod request;
 mod routes;
 mod rules;
+pub mod saved;
 pub(crate) mod sockets;
 mod uevent;
 mod wire;
@@ -79,6 +80,9 @@ const FLAGS: [i32; 7] = [NETLINK_PKTINFO, 4, 5, 8, NETLINK_CAP_ACK, NETLINK_EXT_
 const GROUPS: i32 = 38;
 /// Most bytes of answers that wait to be read, after SO_RCVBUFFORCE.
 const LONGEST_QUEUE: usize = 16 << 20;
+/// Protocols that there are.
+const PROTOCOLS: [i32; 5] =
+    [libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_KOBJECT_UEVENT];
 /// Longest request.
 const REQUEST: usize = 64 << 10;
 
@@ -96,13 +100,6 @@ impl Family for NetlinkFamily {
         if kind != libc::SOCK_RAW && kind != libc::SOCK_DGRAM {
             return Err(Errno::ESOCKTNOSUPPORT);
         }
-        const PROTOCOLS: [i32; 5] = [
-            libc::NETLINK_ROUTE,
-            NETLINK_SOCK_DIAG,
-            NETLINK_GENERIC,
-            NETLINK_NETFILTER,
-            NETLINK_KOBJECT_UEVENT,
-        ];
         if !PROTOCOLS.contains(&protocol) {
             return Err(Errno::EPROTONOSUPPORT);
         }

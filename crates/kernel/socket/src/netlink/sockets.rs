@@ -54,7 +54,7 @@ pub(super) struct State {
     pub(super) room: usize,
     pub(super) dump: Option<Dump>,
     /// Messages for groups are lost until all that waits has been read.
-    congested: bool,
+    pub(super) congested: bool,
     pub(super) drops: u32,
     /// Inode number of the descriptor's file, and the owner.
     pub(super) ino: u64,
@@ -88,7 +88,7 @@ impl State {
         taken
     }
 
-    fn push(&mut self, bytes: Vec<u8>, group: u32, from: Origin) {
+    pub(super) fn push(&mut self, bytes: Vec<u8>, group: u32, from: Origin) {
         self.queued += cost(bytes.len(), group);
         self.answers.push_back(Queued { bytes, group, from });
     }
