@@ -189,6 +189,8 @@ impl NetworkRestorer {
         for layer in [&mut state.began, &mut state.layer] {
             layer.renumber(&indices);
         }
+        state.tcp.renumber(&indices);
+        state.datagrams.iter_mut().for_each(|(_, datagrams)| datagrams.renumber(&indices));
         layers::restore(&[Layer { net: stack, saved: &state.layer, base: &state.began }])?;
         if !state.fast_open_keys.is_empty() {
             let set = stack.fast_open_keys().set(&state.fast_open_keys);

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use socket::filter::Program;
 use socket::options::OptionsState;
 use socket::{NetNamespace, SocketOps};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Values of options that one socket may keep.
@@ -51,6 +52,13 @@ pub enum Saved {
     Stream(StreamState, Arc<TcpSocket>),
     /// A datagram socket.
     Datagrams(Box<DatagramsState>),
+}
+
+impl DatagramsState {
+    /// Interfaces have other indices in a restored stack.
+    pub fn renumber(&mut self, indices: &HashMap<u32, u32>) {
+        self.socket.renumber(indices);
+    }
 }
 
 impl ShellState {

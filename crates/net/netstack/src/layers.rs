@@ -202,7 +202,10 @@ impl LayerState {
                 _ => {}
             }
         }
-        self.routes.iter_mut().for_each(|route| change(&mut route.iface));
+        for route in &mut self.routes {
+            change(&mut route.iface);
+            route.others.iter_mut().for_each(|hop| change(&mut hop.iface));
+        }
         for rule in &mut self.rules {
             change(&mut rule.iif);
             change(&mut rule.oif);

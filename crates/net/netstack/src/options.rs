@@ -2,6 +2,7 @@
 
 use crate::frame::Owner;
 use crate::wire::extension::Extensions;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -186,6 +187,13 @@ impl IpOptions {
         self.receive_buffer <= BUFFER
             && self.send_buffer <= BUFFER
             && self.extensions.as_ref().is_none_or(|extensions| extensions.check())
+    }
+
+    /// Interfaces have other indices in a restored stack.
+    pub(crate) fn renumber(&mut self, indices: &HashMap<u32, u32>) {
+        for index in [&mut self.device, &mut self.multicast_device, &mut self.sticky_device] {
+            *index = indices.get(index).copied().unwrap_or(*index);
+        }
     }
 
     /// True when errors about packets to an address go to the error queue.

@@ -12,6 +12,7 @@ use crate::plain;
 use crate::ports::{Binding, plain as without_scope};
 use abi::Errno;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -121,6 +122,17 @@ impl DatagramSocket {
 }
 
 impl DatagramState {
+    /// Interfaces have other indices in a restored stack.
+    pub fn renumber(&mut self, indices: &HashMap<u32, u32>) {
+        self.options.renumber(indices);
+        let devices = self.binding.iter_mut().map(|binding| &mut binding.device);
+        let groups = self.memberships.iter_mut().map(|membership| &mut membership.iface);
+        let waiting = self.datagrams.iter_mut().map(|datagram| &mut datagram.iface);
+        for index in devices.chain(groups).chain(waiting) {
+            *index = indices.get(index).copied().unwrap_or(*index);
+        }
+    }
+
     /// Whether a socket can be in this state.
     fn check(&self) -> Option<()> {
         let fits = |data: &Buf| data.len() <= MOST_BYTES;

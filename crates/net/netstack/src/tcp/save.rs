@@ -16,6 +16,7 @@ use crate::wire::seq::Seq;
 use abi::Errno;
 use ktime::Ktime;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -285,7 +286,25 @@ impl TcpSocket {
     }
 }
 
+impl TcpSockets {
+    /// Interfaces have other indices in a restored stack.
+    pub fn renumber(&mut self, indices: &HashMap<u32, u32>) {
+        for socket in self.owned.iter_mut().chain(&mut self.orphans) {
+            socket.renumber(indices);
+            let waiting = socket.listener.iter_mut().flat_map(|listener| &mut listener.accept);
+            waiting.for_each(|child| child.renumber(indices));
+        }
+    }
+}
+
 impl TcpState {
+    fn renumber(&mut self, indices: &HashMap<u32, u32>) {
+        self.conn.options.ip.renumber(indices);
+        if let Some(binding) = &mut self.binding {
+            binding.device = indices.get(&binding.device).copied().unwrap_or(binding.device);
+        }
+    }
+
     /// Whether a socket can be in this state; a listener's queue is checked as its connections are placed.
     fn check(&mut self) -> Option<()> {
         self.conn.check(self.sent.len())?;

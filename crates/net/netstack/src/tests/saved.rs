@@ -290,6 +290,30 @@ fn datagrams_wait_in_restored_sockets() {
     assert_eq!(b.stack.memory.used(), 0);
 }
 
+#[test]
+fn groups_and_devices_follow_renumbered_interfaces() {
+    let a = host(1);
+    let (eth, group) = (a.eth.index, "224.0.0.251".parse().unwrap());
+    let socket = a.stack.datagram_socket(false, Protocol::Udp, Arc::new(Silent));
+    socket.configure(T0, |options| options.device = eth);
+    socket.bind(addr("0.0.0.0:53"), true).unwrap();
+    socket.join(T0, group, eth).unwrap();
+    let mut saved = through(&socket.save());
+    let b = host(1);
+    let config = crate::iface::Config {
+        name: "d0".into(),
+        kind: crate::iface::Kind::Ethernet,
+        mac: Default::default(),
+        mtu: 1500,
+    };
+    let other = b.stack.add_dummy(config).unwrap().index;
+    saved.renumber(&[(eth, other)].into());
+    let socket = b.stack.place_datagram(saved, Arc::new(Silent)).unwrap();
+    assert_eq!(socket.configure(T0, |options| options.device), other);
+    assert!(b.stack.link(other).unwrap().is_member(group) && !b.eth.is_member(group));
+    assert_eq!(socket.leave(T0, group, other), Ok(()));
+}
+
 /// Changes one number, string or list somewhere in a value.
 fn spoil(value: &mut Value, random: &mut Random) {
     match value {
