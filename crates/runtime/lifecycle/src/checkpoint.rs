@@ -10,7 +10,9 @@ use crate::record::Record;
 use crate::run::run;
 use crate::{CreateOptions, Error, Result, RunOptions, Settings, pause, pod};
 use bundle::Pod;
-use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, statat, unlinkat,
+};
 use sandbox::client::Client;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,35 +31,46 @@ pub struct CheckpointOptions {
     pub leave_running: bool,
 }
 
-/// An image in the making. What there is of it goes when this is dropped before the end.
+/// An image in the making. What was made of it goes when this is dropped before the end.
 struct NewImage<'a> {
     dir: OwnedFd,
     path: &'a Path,
+    made_dir: bool,
+    made: Vec<&'static str>,
     whole: bool,
 }
 
 impl NewImage<'_> {
     fn begin(path: &Path) -> Result<NewImage<'_>> {
         let said = |what: &str, error| Error::from(format!("{what} {}: {error}", path.display()));
-        match mkdirat(CWD, path, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        let made_dir = match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) => true,
+            Err(rustix::io::Errno::EXIST) => false,
             Err(error) => return Err(said("cannot make the directory", error)),
-        }
+        };
         let dir = openat(CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|error| said("cannot open the directory", error))?;
-        Ok(NewImage { dir, path, whole: false })
+        let image = NewImage { dir, path, made_dir, made: Vec::new(), whole: false };
+        if statat(&image.dir, METADATA, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Err(image.holds("an image"));
+        }
+        Ok(image)
     }
 
-    fn file(&self, name: &str) -> Result<File> {
+    fn holds(&self, what: &str) -> Error {
+        format!("{} holds {what} already: give a directory without one", self.path.display()).into()
+    }
+
+    fn file(&mut self, name: &'static str) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR);
-        file.map(File::from).map_err(|error| match error {
-            rustix::io::Errno::EXIST => Error::from(format!(
-                "{} holds {name} already: give a directory without an image",
-                self.path.display()
-            )),
-            error => Error::from(format!("cannot make {name} in {}: {error}", self.path.display())),
-        })
+        match openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => {
+                self.made.push(name);
+                Ok(File::from(file))
+            }
+            Err(rustix::io::Errno::EXIST) => Err(self.holds(&format!("a file {name}"))),
+            Err(error) => Err(format!("cannot make {name} in {}: {error}", self.path.display()).into()),
+        }
     }
 
     fn finish(mut self, files: &[&File]) -> Result<()> {
@@ -70,39 +83,30 @@ impl NewImage<'_> {
         rustix::fs::fsync(&self.dir).map_err(|error| written(error.into()))?;
         Ok(())
     }
+}
 
-    fn remove(&self, name: &str) {
-        let _ = unlinkat(&self.dir, name, AtFlags::empty());
+impl Drop for NewImage<'_> {
+    fn drop(&mut self) {
+        if self.whole {
+            return;
+        }
+        for name in &self.made {
+            let _ = unlinkat(&self.dir, *name, AtFlags::empty());
+        }
+        if self.made_dir {
+            // Another process may have put something there.
+            let _ = unlinkat(CWD, self.path, AtFlags::REMOVEDIR);
+        }
     }
 }
 
 /// Saves a running container to an image.
 pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) -> Result<()> {
-    let image = NewImage::begin(&options.image)?;
-    if rustix::fs::statat(&image.dir, METADATA, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-        let dir = options.image.display();
-        return Err(format!("{dir} holds an image already: give a directory without one").into());
-    }
+    let mut image = NewImage::begin(&options.image)?;
     let metadata = image.file(UNFINISHED)?;
-    let done = image.file(PAGES).and_then(|pages| {
-        let saved = save(settings, id, (metadata.as_fd(), pages.as_fd()), options.leave_running);
-        saved.map(|()| pages)
-    });
-    match done {
-        Ok(pages) => {
-            let dir = image.path;
-            image.finish(&[&pages, &metadata]).inspect_err(|_| {
-                // Nothing that passes for an image.
-                let _ = std::fs::remove_file(dir.join(UNFINISHED));
-                let _ = std::fs::remove_file(dir.join(PAGES));
-            })
-        }
-        Err(error) => {
-            image.remove(UNFINISHED);
-            image.remove(PAGES);
-            Err(error)
-        }
-    }
+    let pages = image.file(PAGES)?;
+    save(settings, id, (metadata.as_fd(), pages.as_fd()), options.leave_running)?;
+    image.finish(&[&pages, &metadata])
 }
 
 /// Has a running container saved to two files.
@@ -199,6 +203,9 @@ mod tests {
         let options = CheckpointOptions { image: dir.0.join("image"), leave_running: false };
         let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
         assert_eq!(error.message(), "container does not exist: missing");
+        assert!(!options.image.exists());
+        std::fs::create_dir(&options.image).unwrap();
+        checkpoint(&dir.settings(), "missing", &options).unwrap_err();
         assert_eq!(std::fs::read_dir(&options.image).unwrap().count(), 0);
         let error = ImageFiles::open(&options.image).unwrap_err();
         assert!(error.message().contains("is no image of a checkpoint: metadata: "), "{error}");
