@@ -78,6 +78,13 @@ pub struct CapabilitySets {
     pub ambient: u64,
 }
 
+impl CapabilitySets {
+    /// All capabilities that are in one of the sets.
+    pub fn all(&self) -> u64 {
+        self.bounding | self.effective | self.inheritable | self.permitted | self.ambient
+    }
+}
+
 /// One resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RlimitSpec {

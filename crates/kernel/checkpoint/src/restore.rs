@@ -29,6 +29,8 @@ pub struct Restoring<'a> {
     pub pages: &'a PageFile,
     /// What becomes of connections with hosts outside.
     pub outside: Outside,
+    /// The capabilities that the specification gives to the container's processes.
+    pub capabilities: u64,
 }
 
 /// An address space, and the threads in it that have not been given away.
@@ -99,7 +101,7 @@ pub fn restore(
         made.contexts.insert(one.thread, context);
     }
     restore_memory(kernel, &kernel.first, &saved, restoring.pages, &files, &mut made)?;
-    let threads = kernel.restore_threads(&saved.processes, &groups, &mut made);
+    let threads = kernel.restore_threads(&saved.processes, &groups, &mut made, restoring.capabilities);
     // What is left over ends here.
     for (_, threads) in made.memory.into_values() {
         threads.into_iter().for_each(|thread| thread.exit());

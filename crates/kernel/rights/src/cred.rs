@@ -93,6 +93,13 @@ pub struct CredentialsState {
     pub confined: bool,
 }
 
+impl CredentialsState {
+    /// All capabilities that are in one of the sets.
+    pub fn capabilities(&self) -> u64 {
+        self.permitted | self.effective | self.inheritable | self.bounding | self.ambient
+    }
+}
+
 impl Credentials {
     /// As plain data.
     pub fn state(&self) -> CredentialsState {

@@ -73,7 +73,8 @@ pub(crate) fn container(
         let baseline = Baseline::of(&view.ns);
         let imported = imported(spec, &mut fds, &mut Importer::first(&pod.host_files))?;
         let pty = console.as_ref().map(|console| console.pty().clone());
-        let threads = image.restore(kernel, view.ns.clone(), &imported, pty)?;
+        let threads =
+            image.restore(kernel, view.ns.clone(), &imported, pty, spec.process.capabilities.all())?;
         if let (Some(console), Some(i)) = (&console, spec.console) {
             console.serve(fds.take(i)?)?;
         }

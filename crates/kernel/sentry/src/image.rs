@@ -57,10 +57,11 @@ impl Image {
         mounts: Arc<MountNs>,
         imported: &[Arc<OpenFile>],
         console: Option<Arc<Pty>>,
+        capabilities: u64,
     ) -> Result<Vec<Current>, StartError> {
         let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
-        let restoring =
-            Restoring { unix, mounts, console, imported, pages: &self.pages, outside: self.outside };
+        let (pages, outside) = (&self.pages, self.outside);
+        let restoring = Restoring { unix, mounts, console, imported, pages, outside, capabilities };
         checkpoint::restore(kernel, self.state, &restoring)
             .map_err(|error| other(format!("image of the checkpoint: {error}")))
     }

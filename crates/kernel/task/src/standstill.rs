@@ -6,6 +6,7 @@
 
 use crate::current::Current;
 use crate::kernel::Kernel;
+use crate::life::Life;
 use crate::meeting::{Meeting, Standing};
 use crate::task::Task;
 use lock_order::Mutex;
@@ -69,7 +70,7 @@ impl Standstill {
         let mut asked: BTreeMap<i32, Instant> = BTreeMap::new();
         loop {
             let missing = self.missing();
-            if missing.is_empty() {
+            if missing.is_empty() && !self.ending() {
                 return Ok(self);
             }
             let now = Instant::now();
@@ -100,6 +101,15 @@ impl Standstill {
         let threads = self.meeting.threads.lock();
         let standing = |task: &&Arc<Task>| threads.contains_key(&task.tid());
         tree.tasks().filter(|task| !standing(task)).cloned().collect()
+    }
+
+    /// The last thread of some process has left, and the process is not a zombie yet.
+    fn ending(&self) -> bool {
+        let tree = self.kernel.tree.lock();
+        tree.nodes().any(|node| {
+            let s = node.group.signals.lock();
+            s.threads.is_empty() && !matches!(s.life, Life::Dead(_) | Life::Reaped(_))
+        })
     }
 
     /// Has the thread with this ID (in the sandbox's own PID namespace) do something, and waits for the result. `None` when it is

@@ -6,7 +6,7 @@
 use crate::current::{Current, RestartBlock};
 use crate::inherit::{CurrentInherited, EntryInherited, ProcessInherited, TaskInherited};
 use crate::kernel::Kernel;
-use crate::life::Stop;
+use crate::life::{Life, Stop};
 use crate::standstill::Standstill;
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::{SharedHandlers, ThreadGroup};
@@ -27,7 +27,7 @@ use sched::{IoTotals, Rlimits, Scheduling, SchedulingState, Usage};
 use seccomp::{Chain, Program, SockFilter};
 use serde::{Deserialize, Serialize};
 use signal::{AltStack, Handlers, Pending, PendingState, SigAction};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use syscall_filter::{DISABLED, FILTER, SeccompState};
@@ -533,12 +533,14 @@ impl Kernel {
             .ok_or_else(|| "credentials with a Landlock domain".into())
     }
 
-    /// The threads of a checkpoint, which wait to be started.
+    /// The threads of a checkpoint, which wait to be started. `allowed`: the capabilities that the container's specification
+    /// gives. A thread with others is refused, also if `exec` gave it those before the checkpoint.
     pub fn restore_threads(
         self: &Arc<Kernel>,
         saved: &ProcessesState,
         RestoredGroups(groups): &RestoredGroups,
         resources: &mut dyn Resources,
+        allowed: u64,
     ) -> Result<Vec<Current>, String> {
         let filters =
             saved.filters.iter().map(|f| self.restored_filters(f)).collect::<Result<Vec<_>, _>>()?;
@@ -556,6 +558,15 @@ impl Kernel {
                 }
                 None => None,
             };
+            if state.creds.capabilities() & !(allowed & !group.container.withheld()) != 0 {
+                return Err(format!(
+                    "thread {} has capabilities that the container does not have",
+                    state.tid
+                ));
+            }
+            if matches!(group.signals.lock().life, Life::Dead(_) | Life::Reaped(_)) {
+                return Err(format!("thread {} is of a process that has ended", state.tid));
+            }
             let creds = self.restored_creds(&state.creds)?;
             let current = self.restored_thread(state, group, creds, chain, resources)?;
             if state.current.vforking.is_some() {
@@ -750,7 +761,18 @@ fn check_tree(nodes: &[NodeState]) -> Result<(), String> {
     if by_id.len() != nodes.len() {
         return Err("a process is there twice".into());
     }
+    // Those with ancestors that come to an end.
+    let mut rooted = HashSet::from([0]);
     for node in nodes {
+        let (mut at, mut path) = (node.tgid, Vec::new());
+        while !rooted.contains(&at) {
+            path.push(at);
+            at = by_id.get(&at).map_or(0, |n| n.parent);
+            if path.len() > nodes.len() {
+                return Err(format!("process {} is its own ancestor", node.tgid));
+            }
+        }
+        rooted.extend(path);
         let parent_known = node.parent == 0 || by_id.contains_key(&node.parent);
         let children_known =
             node.children.iter().all(|c| by_id.get(c).is_some_and(|child| child.parent == node.tgid));
@@ -760,3 +782,6 @@ fn check_tree(nodes: &[NodeState]) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
