@@ -14,6 +14,7 @@ use crate::commands::list::List;
 use crate::commands::metrics::{ExportMetrics, MetricMetadata, MetricServer};
 use crate::commands::overlay::Overlay;
 use crate::commands::policy::PolicyCommand;
+use crate::commands::pool::Pool;
 use crate::commands::port_forward::PortForward;
 use crate::commands::ps::Ps;
 use crate::commands::run::Run;
@@ -247,7 +248,10 @@ pub(crate) enum HostFifo {
 impl Command {
     /// Whether it makes a sandbox, or a container in one.
     pub(crate) fn makes_sandboxes(&self) -> bool {
-        matches!(self, Self::Do(_) | Self::Create(_) | Self::Run(_) | Self::Restore(_) | Self::Clone(_))
+        matches!(
+            self,
+            Self::Do(_) | Self::Create(_) | Self::Run(_) | Self::Restore(_) | Self::Clone(_) | Self::Pool(_)
+        )
     }
 }
 
@@ -344,6 +348,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ringfence clone box twin\n  ringfence clone --count 3 box try    # try-1, try-2, try-3"
     )]
     Clone(CloneArgs),
+    /// Keep sandboxes started, for "restore", "clone" and "run" with --pool
+    #[command(
+        after_help = "Examples:\n  ringfence pool serve --bundle /tmp/bundle --size 10 warm\n  ringfence restore --pool warm --image-path /tmp/image --detach box\n  ringfence pool list"
+    )]
+    Pool(Pool),
     /// Forward connections on the host to a port of a container
     #[command(
         after_help = "Examples:\n  ringfence port-forward box 8080:80\n  ringfence port-forward box 0:80    # any free port of 127.0.0.1"

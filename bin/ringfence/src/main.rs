@@ -77,6 +77,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Update(args) => commands::update::update(settings, args),
         Command::Events(args) => commands::events::events(settings, args),
         Command::PortForward(args) => commands::port_forward::port_forward(settings, args),
+        Command::Pool(args) => commands::pool::pool(settings, args),
         Command::Overlay(args) => commands::overlay::overlay(settings, args),
         Command::Policy(args) => commands::policy::policy(settings, args),
         Command::Debug(args) => commands::debug::run(settings, args),

@@ -73,6 +73,9 @@ pub(crate) struct Restore {
     /// Leave the container in the background
     #[arg(long, short = 'd')]
     detach: bool,
+    /// Take the sandbox from a pool, with the bundle of that; only with --detach
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
     /// Accepted as runc has it: there are no files of the restore's own work
     #[arg(long, value_name = "DIR")]
     work_path: Option<PathBuf>,
@@ -108,7 +111,10 @@ pub(crate) enum Tcp {
 pub(crate) fn restore(settings: &Settings, args: &Restore) -> Result<u8> {
     let mut run = RunOptions { create: args.create.options(), detach: args.detach, keep: false };
     run.create.keep_tcp = args.tcp_established || args.tcp == Tcp::Keep;
-    lifecycle::restore(settings, &RestoreOptions { run, image: args.image_path.clone() })
+    lifecycle::restore(
+        settings,
+        &RestoreOptions { run, image: args.image_path.clone(), pool: args.pool.clone() },
+    )
 }
 
 #[derive(Debug, Args)]
@@ -116,6 +122,9 @@ pub(crate) struct CloneArgs {
     /// How many: NEW is then the beginning of their names, NEW-1 that of the first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     count: Option<u32>,
+    /// Take the sandboxes from a pool, with the bundle of that
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
     /// Name of the running container
     id: String,
     /// Name of the new one
@@ -127,5 +136,5 @@ pub(crate) fn clone(settings: &Settings, args: &CloneArgs) -> Result<()> {
         None => vec![args.new.clone()],
         Some(count) => (1..=count).map(|n| format!("{}-{n}", args.new)).collect(),
     };
-    lifecycle::clone(settings, &args.id, &names)
+    lifecycle::clone(settings, &args.id, &names, args.pool.as_deref())
 }

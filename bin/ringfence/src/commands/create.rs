@@ -59,6 +59,7 @@ impl Create {
             own_group: false,
             keep_tcp: false,
             image: None,
+            pooled: false,
         }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) mod overlay;
 pub(crate) mod pause;
 pub(crate) mod policy;
 pub(crate) mod policy_session;
+pub(crate) mod pool;
 pub(crate) mod port_forward;
 pub(crate) mod ps;
 pub(crate) mod resume;

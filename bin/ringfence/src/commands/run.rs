@@ -17,9 +17,15 @@ pub(crate) struct Run {
     /// Keep the container's state after its end, for delete
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Take the sandbox from a pool, with the bundle of that; only with --detach
+    #[arg(long, value_name = "POOL")]
+    pub(crate) pool: Option<String>,
 }
 
 pub(crate) fn run(settings: &Settings, args: &Run) -> Result<u8> {
     let options = RunOptions { create: args.create.options(), detach: args.detach, keep: args.keep };
-    lifecycle::run(settings, &options)
+    match &args.pool {
+        Some(pool) => lifecycle::take(settings, pool, &options).map(|()| 0),
+        None => lifecycle::run(settings, &options),
+    }
 }

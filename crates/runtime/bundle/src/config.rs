@@ -185,6 +185,7 @@ fn prepare(
         capture: None,
         coverage: None,
         image: None,
+        pooled: false,
         trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,

@@ -186,6 +186,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         capture: None,
         coverage: None,
         image: None,
+        pooled: false,
         trace: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,

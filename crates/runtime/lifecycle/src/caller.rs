@@ -2,6 +2,7 @@
 //! resource limits.
 
 use crate::{Error, Result, Settings};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::{console, terminal};
 use spec::{ProcessSpec, RlimitSpec, WindowSize};
@@ -18,6 +19,12 @@ pub fn hostname() -> String {
 pub(crate) fn stdio() -> io::Result<[OwnedFd; 3]> {
     let clone = |fd: BorrowedFd<'_>| fd.try_clone_to_owned();
     Ok([clone(rustix::stdio::stdin())?, clone(rustix::stdio::stdout())?, clone(rustix::stdio::stderr())?])
+}
+
+/// Standard streams that lead nowhere.
+pub(crate) fn no_stdio() -> io::Result<[OwnedFd; 3]> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    Ok([null.try_clone()?, null.try_clone()?, null])
 }
 
 /// A descriptor of the caller, and the number that it gets inside.

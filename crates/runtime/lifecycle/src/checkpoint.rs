@@ -8,7 +8,7 @@ use crate::image_files::{ImageFiles, METADATA, PAGES};
 use crate::ps::running;
 use crate::record::Record;
 use crate::run::run;
-use crate::{CreateOptions, Error, Result, RunOptions, Settings, pause, pod};
+use crate::{CreateOptions, Error, Result, RunOptions, Settings, pause, pod, pool};
 use bundle::Pod;
 use rustix::fs::{
     AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, statat, unlinkat,
@@ -159,13 +159,18 @@ pub struct RestoreOptions {
     pub run: RunOptions,
     /// Directory of the image.
     pub image: PathBuf,
+    /// A pool to take the sandbox from.
+    pub pool: Option<String>,
 }
 
 /// Makes a container from an image; in the foreground it stays until that ends, with its exit status.
 pub fn restore(settings: &Settings, options: &RestoreOptions) -> Result<u8> {
     let mut options = options.clone();
     options.run.create.image = Some(Arc::new(ImageFiles::open(&options.image)?));
-    run(settings, &options.run)
+    match &options.pool {
+        Some(pool) => pool::take(settings, pool, &options.run).map(|()| 0),
+        None => run(settings, &options.run),
+    }
 }
 
 /// Sets a container up from an image; `start` lets it go on.
@@ -174,14 +179,19 @@ pub fn create_from(settings: &Settings, mut options: CreateOptions, image: &Path
     create(settings, &options)
 }
 
-/// Makes further containers like a running one, which goes on: with its bundle, and in its state.
-pub fn clone(settings: &Settings, id: &str, new: &[String]) -> Result<()> {
+/// Makes further containers like a running one, which goes on: with its bundle or
+/// those of a pool, and in its state.
+pub fn clone(settings: &Settings, id: &str, new: &[String], pool: Option<&str>) -> Result<()> {
     let (_, record) = running(settings, id)?;
     let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
     let (metadata, pages) = (memory("metadata")?, memory("pages")?);
     save(settings, id, (metadata.as_fd(), pages.as_fd()), true)?;
     let image = Arc::new(ImageFiles { metadata, pages });
     for name in new {
+        if let Some(pool) = pool {
+            pool::make(settings, pool, name, None, Some(&image), false)?;
+            continue;
+        }
         let mut options = RunOptions { detach: true, ..RunOptions::default() };
         options.create.id.clone_from(name);
         options.create.bundle.clone_from(&record.state.bundle);

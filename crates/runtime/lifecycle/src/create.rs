@@ -46,6 +46,8 @@ pub struct CreateOptions {
     pub keep_tcp: bool,
     /// The image of a checkpoint that it is restored from.
     pub image: Option<Arc<ImageFiles>>,
+    /// Its sandbox waits in a pool for its name, its standard streams and what it begins with.
+    pub pooled: bool,
 }
 
 /// Sets a container up.
@@ -146,6 +148,10 @@ struct Bundle {
 pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purpose) -> Result<NewContainer> {
     let preserved = caller::preserved(options.preserve_fds, &options.pass_fds)?;
     let Bundle { mut prepared, config, hooks, host } = read_bundle(settings, options)?;
+    if options.pooled {
+        check_pooled(&prepared, &hooks, host.is_some())?;
+        prepared.spec.pooled = true;
+    }
     let claim = directory::claim(&settings.state_dir(), &options.id)?;
     let mut record = new_record(options, &prepared, purpose.is_foreground())?;
     let (stores, store_fds) = Stores::make(&prepared.stores)?;
@@ -178,7 +184,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         prepared.restore(options.keep_tcp);
     }
     let mut files = Files {
-        stdio: caller::stdio()?,
+        stdio: if options.pooled { caller::no_stdio()? } else { caller::stdio()? },
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved,
         stores: store_fds,
@@ -262,6 +268,20 @@ fn read_bundle(settings: &Settings, options: &CreateOptions) -> Result<Bundle> {
     complete(&mut prepared);
     caller::inherit_limits(&mut prepared.spec.process);
     Ok(Bundle { prepared, config, hooks, host })
+}
+
+/// Refuses a bundle with parts that belong to one container, which a pool would have to know before it is taken.
+fn check_pooled(prepared: &Prepared, hooks: &Hooks, joins: bool) -> Result<()> {
+    let what = if joins || prepared.pod != Pod::None {
+        "its annotations make it a container of a pod"
+    } else if prepared.spec.process.terminal {
+        "process.terminal is true"
+    } else if *hooks != Hooks::default() {
+        "it has hooks"
+    } else {
+        return Ok(());
+    };
+    Err(format!("the bundle cannot have a pool: {what}").into())
 }
 
 /// Logs the warnings, and gives a container without a name of its own the host's.

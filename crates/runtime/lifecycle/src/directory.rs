@@ -17,7 +17,7 @@
 
 use crate::record::{Record, Status};
 use bundle::open_regular;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -144,6 +144,13 @@ impl Claim {
     /// The directory.
     pub fn container(&self) -> &Container {
         &self.container
+    }
+
+    /// Moves the directory, with all that holds it, to where another claim was made; that one is given up.
+    pub fn take_place_of(&mut self, mut other: Claim) -> io::Result<()> {
+        renameat_with(CWD, &self.container.path, CWD, &other.container.path, RenameFlags::EXCHANGE)?;
+        std::mem::swap(&mut self.container, &mut other.container);
+        Ok(())
     }
 
     /// Lets other commands change the container while this one still holds it.

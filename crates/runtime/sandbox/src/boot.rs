@@ -9,7 +9,7 @@
 use crate::control::OpenRequests;
 use crate::messages::{Event, exit_code};
 use crate::oom::OomScore;
-use crate::received::{ContainerFiles, MAX_SPEC, parse, receive};
+use crate::received::{ContainerFiles, MAX_SPEC, parse, receive, taken};
 use crate::{control, filter, terminal};
 use channel::Channel;
 use confine::{privileges, root};
@@ -52,7 +52,7 @@ pub fn run(channel: OwnedFd, figures: OwnedFd, crash: OwnedFd, build: Option<&st
     root::enter_empty()?;
     let channel = Channel::from_fd(channel);
     let Some(ContainerFiles { mut fds, listener, network }) = receive(&channel)? else { return Ok(0) };
-    let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC)?;
+    let mut spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC)?;
     crate::logging::set_level(spec.debug, spec.strace);
     crate::crash::report_to(crash, &spec, build);
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
@@ -86,6 +86,10 @@ pub fn run(channel: OwnedFd, figures: OwnedFd, crash: OwnedFd, build: Option<&st
         Ok(platform) => platform,
         Err(message) => return failed(&channel, other(message)),
     };
+
+    if spec.pooled && !taken(&channel, &mut spec, &mut fds)? {
+        return Ok(0);
+    }
 
     let weigh = |total| score.and_then(|score| score.follow(weighed, total));
     let channel = Arc::new(channel);

@@ -249,9 +249,11 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 kernel.limit_tasks(limit);
                 Event::Done
             }
-            Request::Descriptors { .. } | Request::Listen | Request::NetworkGofer | Request::Links => {
-                Event::Refused("the sandbox is set up".into())
-            }
+            Request::Descriptors { .. }
+            | Request::Listen
+            | Request::NetworkGofer
+            | Request::Links
+            | Request::Take { .. } => Event::Refused("the sandbox is set up".into()),
         };
         if channel.send(&answer, &[]).is_err() {
             return;

@@ -188,6 +188,19 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Has a sandbox of a pool, which is set up, build its container under this name. `image`: metadata and pages of the
+    /// checkpoint to be restored, if any.
+    pub fn take(
+        &self,
+        id: &str,
+        stdio: &[OwnedFd; 3],
+        image: Option<[BorrowedFd<'_>; 2]>,
+        keep_tcp: bool,
+    ) -> io::Result<()> {
+        let fds: Vec<_> = stdio.iter().map(AsFd::as_fd).chain(image.into_iter().flatten()).collect();
+        self.channel.send(&Request::Take { id: id.into(), keep_tcp }, &fds)
+    }
+
     /// Has the sentry accept connections over this socket, of a sandbox that is not shown to the host otherwise. To be
     /// called before [`set_up`](Self::set_up), which gets none then.
     pub fn listen(&self, listener: BorrowedFd<'_>) -> io::Result<()> {

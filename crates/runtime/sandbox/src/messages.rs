@@ -31,6 +31,14 @@ pub(crate) enum Request {
     Container,
     /// What there is in the network namespace by now, in a memfd, and packet sockets for its interfaces. Before [`Request::Start`].
     Network,
+    /// To a sandbox of a pool, which has all its [`Request::Descriptors`]: build the container. With its standard streams, and
+    /// after them the image of a checkpoint, if it is to be restored: metadata and pages.
+    Take {
+        /// Name of the container.
+        id: String,
+        /// TCP connections of the image with peers outside go on.
+        keep_tcp: bool,
+    },
     /// Let the first process run.
     Start,
     /// A signal.

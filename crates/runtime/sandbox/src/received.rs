@@ -4,6 +4,7 @@ use crate::messages::Request;
 use channel::Channel;
 use sentry::NetworkFiles;
 use serde::de::DeserializeOwned;
+use spec::{ImageSpec, SandboxSpec};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
@@ -45,6 +46,27 @@ pub(crate) fn receive(channel: &Channel) -> io::Result<Option<ContainerFiles>> {
             _ => return Err(invalid("expected descriptors")),
         }
     }
+}
+
+/// Waits until the sandbox is taken out of its pool, and completes what the container is made with; false when the other end
+/// is gone.
+pub(crate) fn taken(channel: &Channel, spec: &mut SandboxSpec, fds: &mut Vec<OwnedFd>) -> io::Result<bool> {
+    let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let (id, keep_tcp, batch) = match channel.recv()? {
+        Some((Request::Take { id, keep_tcp }, batch)) => (id, keep_tcp, batch),
+        Some(_) => return Err(invalid("expected what the sandbox is taken for")),
+        None => return Ok(false),
+    };
+    let first = fds.len();
+    spec.id = id;
+    spec.stdio = [first, first + 1, first + 2];
+    spec.image = match batch.len() {
+        3 => None,
+        5 => Some(ImageSpec { metadata: first + 3, pages: first + 4, keep_tcp }),
+        _ => return Err(invalid("number of descriptors")),
+    };
+    fds.extend(batch);
+    Ok(true)
 }
 
 /// Parses what a file holds, of which at most `longest` bytes are read.
