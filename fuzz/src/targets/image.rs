@@ -31,7 +31,7 @@ pub(super) fn run(input: &[u8]) -> u64 {
     let Some((which, rest)) = input.split_first() else { return 0 };
     if *which == 0 {
         return match Reader::new(rest) {
-            Ok(r) => outcome((r.names().count(), r.about().is_ok(), r.sums().is_ok())),
+            Ok(r) => outcome((r.names().count(), r.about().is_ok(), r.sums().is_some())),
             Err(e) => outcome(kind(&e.to_string())),
         };
     }

@@ -22,6 +22,9 @@ pub struct About {
     pub xstate: u64,
     /// Length of the file of pages in bytes.
     pub pages: u64,
+    /// Those of the files of earlier images that it names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<u64>,
     /// When it was made, in seconds since 1970.
     pub made: u64,
 }

@@ -103,6 +103,9 @@ pub struct ImageSpec {
     pub metadata: FdIndex,
     /// The file of pages, open for reading.
     pub pages: FdIndex,
+    /// So many files of pages of earlier images follow it.
+    #[serde(default)]
+    pub layers: usize,
     /// TCP connections with peers outside the sandbox go on; otherwise they are reset.
     #[serde(default)]
     pub keep_tcp: bool,

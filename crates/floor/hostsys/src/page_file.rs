@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct PageFile {
     fd: Arc<OwnedFd>,
     end: AtomicU64,
-    /// Of what was written.
-    noted: Mutex<Sums>,
+    /// Of what was written, if they are wanted.
+    noted: Option<Mutex<Sums>>,
     /// Of what is read, if they are known.
     known: Option<Sums>,
 }
@@ -19,18 +19,24 @@ pub struct PageFile {
 impl PageFile {
     /// An empty file that is to be written.
     pub fn create(fd: Arc<OwnedFd>) -> PageFile {
-        PageFile { fd, end: AtomicU64::new(0), noted: Mutex::default(), known: None }
+        PageFile { fd, end: AtomicU64::new(0), noted: Some(Mutex::default()), known: None }
+    }
+
+    /// The same without checksums.
+    pub fn create_without_sums(fd: Arc<OwnedFd>) -> PageFile {
+        PageFile { noted: None, ..PageFile::create(fd) }
     }
 
     /// A file that is to be read, as long as it is now.
     pub fn open(fd: Arc<OwnedFd>) -> io::Result<PageFile> {
         let size = u64::try_from(rustix::fs::fstat(&*fd)?.st_size).unwrap_or(0);
-        Ok(PageFile { fd, end: AtomicU64::new(size), noted: Mutex::default(), known: None })
+        Ok(PageFile { fd, end: AtomicU64::new(size), noted: None, known: None })
     }
 
-    /// The same with checksums, with which whole pages that are read are compared. Pages that are mapped are not.
-    pub fn checked(fd: Arc<OwnedFd>, sums: Sums) -> io::Result<PageFile> {
-        Ok(PageFile { known: Some(sums), ..PageFile::open(fd)? })
+    /// The same with checksums, if there are any, with which whole pages that are read are compared. Pages that are mapped are
+    /// not.
+    pub fn checked(fd: Arc<OwnedFd>, sums: Option<Sums>) -> io::Result<PageFile> {
+        Ok(PageFile { known: sums, ..PageFile::open(fd)? })
     }
 
     /// The same pages where they can be mapped to be executed: a copy in memory if the file system of this file is mounted
@@ -59,9 +65,10 @@ impl PageFile {
         Ok(PageFile { fd: Arc::new(fd), ..self })
     }
 
-    /// The checksums of all that was written.
-    pub fn sums(&self) -> Sums {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The checksums of all that was written, if it was made with them.
+    pub fn sums(&self) -> Option<Sums> {
+        let noted = self.noted.as_ref()?;
+        Some(noted.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Reads all of it and compares.
@@ -100,8 +107,10 @@ impl PageSink for PageFile {
     }
 
     fn write(&self, mut offset: u64, mut pages: &[u8]) -> io::Result<()> {
-        let sums = Sums::of(pages);
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner).note(offset, sums);
+        if let Some(noted) = &self.noted {
+            let sums = Sums::of(pages);
+            noted.lock().unwrap_or_else(PoisonError::into_inner).note(offset, sums);
+        }
         while !pages.is_empty() {
             let n = rustix::io::pwrite(&*self.fd, pages, offset)?;
             if n == 0 {

@@ -35,11 +35,13 @@ pub struct Obstacle {
 const SANDBOX: &str = "sandbox";
 
 /// The metadata as bytes. `about` says where the sandbox runs, and `sums` are of the file of pages.
-pub fn encode(state: &SandboxState, about: &About, sums: &Sums) -> Result<Vec<u8>, String> {
+pub fn encode(state: &SandboxState, about: &About, sums: Option<&Sums>) -> Result<Vec<u8>, String> {
     let write = || {
         let mut writer = Writer::new(about)?;
         writer.section(SANDBOX, state)?;
-        writer.sums(sums)?;
+        if let Some(sums) = sums {
+            writer.sums(sums)?;
+        }
         writer.finish()
     };
     write().map_err(|error: image::Error| format!("metadata: {error}"))
@@ -47,13 +49,13 @@ pub fn encode(state: &SandboxState, about: &About, sums: &Sums) -> Result<Vec<u8
 
 /// Metadata out of bytes that may be anything: the sandbox, and what belongs to the file of pages. An error says what is
 /// wrong with the bytes, or what the sandbox needs and is not `here`.
-pub fn decode(bytes: &[u8], here: &About) -> Result<(SandboxState, About, Sums), String> {
+pub fn decode(bytes: &[u8], here: &About) -> Result<(SandboxState, About, Option<Sums>), String> {
     let reader = Reader::new(bytes).map_err(|error| error.to_string())?;
     let about = reader.about().map_err(|error| error.to_string())?;
     if let Some(obstacle) = about.obstacle(here) {
         return Err(obstacle);
     }
     let state = reader.section(SANDBOX).map_err(|error| error.to_string())?;
-    let sums = reader.sums().map_err(|error| error.to_string())?;
+    let sums = reader.sums();
     Ok((state, about, sums))
 }

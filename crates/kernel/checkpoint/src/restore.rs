@@ -27,6 +27,8 @@ pub struct Restoring<'a> {
     pub imported: &'a [Arc<OpenFile>],
     /// The file of pages.
     pub pages: &'a PageFile,
+    /// Those of earlier images that it names.
+    pub layers: &'a [PageFile],
     /// What becomes of connections with hosts outside.
     pub outside: Outside,
     /// The capabilities that the specification gives to the container's processes.
@@ -100,7 +102,7 @@ pub fn restore(
             context.map_err(|e| format!("root or working directory of thread {}: {e}", one.thread))?;
         made.contexts.insert(one.thread, context);
     }
-    restore_memory(kernel, &kernel.first, &saved, restoring.pages, &files, &mut made)?;
+    restore_memory(kernel, &kernel.first, &saved, (restoring.pages, restoring.layers), &files, &mut made)?;
     let threads = kernel.restore_threads(&saved.processes, &groups, &mut made, restoring.capabilities);
     // What is left over ends here.
     for (_, threads) in made.memory.into_values() {
@@ -117,7 +119,7 @@ fn restore_memory(
     kernel: &Arc<Kernel>,
     container: &Arc<Container>,
     saved: &SandboxState,
-    pages: &PageFile,
+    pages: (&PageFile, &[PageFile]),
     files: &FileRestorer<'_>,
     made: &mut Made,
 ) -> Result<(), String> {

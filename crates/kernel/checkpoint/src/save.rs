@@ -25,6 +25,8 @@ pub struct Saving<'a> {
     pub unix: &'a socket::unix::UnixFamily,
     /// Where pages go.
     pub pages: Arc<dyn PageSink>,
+    /// Pages that are in the files of the image that the sandbox was restored from are named, not saved.
+    pub keeps: bool,
 }
 
 /// A thread's parts as the walk over threads meets them.
@@ -134,7 +136,7 @@ fn save_memory(
     saving: &Saving<'_>,
 ) -> Result<(Vec<Memory>, Vec<mm::SharedState>), Vec<Obstacle>> {
     let failed = |what: String| vec![Obstacle { what }];
-    let mut saver = Saver::new(standstill.kernel().platform.limits(), saving.pages.clone());
+    let mut saver = Saver::new(standstill.kernel().platform.limits(), saving.pages.clone(), saving.keeps);
     let mut saved = Vec::new();
     for (tid, mm) in memory {
         let (id, mm) = (*tid as u64, mm.clone());

@@ -4,19 +4,24 @@
 //! program may have changed; rewritten text is left out, because its own bytes are in the file. Nothing changes for the
 //! program, which may go on afterwards.
 
+use crate::imaged::Origin;
 use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
 use crate::ops::Mm;
-use crate::state::{AreaState, ImageState, MemoryState, SharedState};
+use crate::state::{AreaState, ImageState, KeptState, MemoryState, SharedState};
 use abi::PAGE_SIZE;
 use image::{Extent, PageSink, Runs};
 use platform::{Action, Context, Limits};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that are read at once.
-const PIECE: u64 = 1 << 20;
+const PIECE: u64 = 256 << 10;
+/// Bytes that one of several threads saves at a time.
+const BATCH: u64 = 8 << 20;
+/// So many bytes are worth a thread.
+const WORTH_A_THREAD: u64 = 8 << 20;
 
 /// Knows which pages of an address space are its own: anonymous memory that was written, and copies of a file's pages.
 pub trait Presence {
@@ -28,6 +33,8 @@ pub trait Presence {
 pub struct Saver {
     limits: Limits,
     pages: Arc<dyn PageSink>,
+    /// Pages that are as in the files of the image that the sandbox was restored from are named, not saved.
+    keeps: bool,
     shared: BTreeMap<u64, Shared>,
 }
 
@@ -41,9 +48,10 @@ struct Shared {
 }
 
 impl Saver {
-    /// Puts pages to `pages`. Mapped files are named by [`vfs::OpenFile::id`].
-    pub fn new(limits: Limits, pages: Arc<dyn PageSink>) -> Saver {
-        Saver { limits, pages, shared: BTreeMap::new() }
+    /// Puts pages to `pages`. Mapped files are named by [`vfs::OpenFile::id`]. With `keeps`, pages that the program has not
+    /// changed since a restore are named ([`AreaState::kept`]): for a sandbox that is given the files that they are in.
+    pub fn new(limits: Limits, pages: Arc<dyn PageSink>, keeps: bool) -> Saver {
+        Saver { limits, pages, keeps, shared: BTreeMap::new() }
     }
 
     /// The memory that address spaces share without a file, when all are saved.
@@ -145,52 +153,143 @@ impl Mm {
         saver: &mut Saver,
         states: &mut [AreaState],
     ) -> Result<(), String> {
-        let mut buf = vec![0; PIECE as usize];
-        for (v, state) in areas.iter().zip(states) {
+        let mut batches = Vec::new();
+        for (area, v) in areas.iter().enumerate() {
             if let VmaKind::SharedAnon(number) = v.kind {
                 let shared = saver.shared.entry(number).or_default();
-                let base = v.start.wrapping_sub(v.offset);
-                for (a, b) in shared.take(v.offset, v.offset + v.len()) {
-                    let mut runs = Runs::new(&*saver.pages);
-                    let range = (base.wrapping_add(a), base.wrapping_add(b));
-                    // Behind the memory's end there is no page.
-                    self.save(&mut runs, &mut buf, range, v.offset.wrapping_sub(v.start), true)
-                        .map_err(|e| failed(v, &e))?;
-                    shared.pages.extend(runs.finish());
-                }
+                let shift = v.offset.wrapping_sub(v.start);
+                let parts = shared.take(v.offset, v.offset + v.len());
+                let parts = parts.iter().map(|(a, b)| (a.wrapping_sub(shift), b.wrapping_sub(shift)));
+                // Behind the memory's end there is no page.
+                let how = How { area, shift, ends: true, exact: false };
+                cut(parts, how, &mut batches);
             } else if !v.shared {
-                let parts = self.parts(v, own.as_deref_mut()).map_err(|e| failed(v, &e))?;
-                let mut runs =
-                    if v.file.is_some() { Runs::exact(&*saver.pages) } else { Runs::new(&*saver.pages) };
-                for part in parts {
-                    self.save(&mut runs, &mut buf, part, 0, v.file.is_some()).map_err(|e| failed(v, &e))?;
+                let parts = self.parts(v, own.as_deref_mut(), saver.keeps).map_err(|e| failed(v, &e))?;
+                let over_file = v.file.is_some();
+                let how = How { area, shift: 0, ends: over_file, exact: over_file || parts.mixed };
+                cut(parts.fresh.into_iter(), how, &mut batches);
+                cut(parts.changed.into_iter(), how, &mut batches);
+                if let Some(state) = states.get_mut(area) {
+                    state.kept = parts.kept;
                 }
-                state.pages = runs.finish();
             }
         }
+        let saved = self.save_batches(&*saver.pages, &batches).map_err(|(area, error)| {
+            areas.get(area).map_or_else(|| error.to_string(), |v| failed(v, &error))
+        })?;
+        for (batch, extents) in batches.iter().zip(saved) {
+            let (Some(v), Some(state)) = (areas.get(batch.how.area), states.get_mut(batch.how.area)) else {
+                continue;
+            };
+            match v.kind {
+                VmaKind::SharedAnon(number) => {
+                    saver.shared.entry(number).or_default().pages.extend(extents);
+                }
+                _ => state.pages.extend(extents),
+            }
+        }
+        states.iter_mut().for_each(|state| state.pages.sort_by_key(|e| e.at));
         Ok(())
     }
 
-    /// The ranges of a private area with pages of its own, in ascending order.
-    fn parts(&self, v: &Vma, own: Option<&mut (dyn Presence + '_)>) -> io::Result<Vec<(u64, u64)>> {
+    /// What was saved of each batch, by as many threads as it is worth; an error names the area.
+    fn save_batches(
+        &self,
+        pages: &dyn PageSink,
+        batches: &[Batch],
+    ) -> Result<Vec<Vec<Extent>>, (usize, io::Error)> {
+        let bytes: u64 = batches.iter().flat_map(|batch| &batch.parts).map(|(start, end)| end - start).sum();
+        let threads = (bytes / WORTH_A_THREAD).min(hostsys::clock::processors() as u64).max(1);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut buf = vec![0; PIECE as usize];
+            let mut saved = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(batch) = batches.get(at) else { return Ok(saved) };
+                let extents = self.save(pages, batch, &mut buf).map_err(|e| (batch.how.area, e))?;
+                saved.push((at, extents));
+            }
+        };
+        let done = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut done = vec![work()];
+            let ended = |_| Err((usize::MAX, io::Error::other("a thread that saved memory has ended")));
+            done.extend(others.into_iter().map(|other| other.join().unwrap_or_else(ended)));
+            done
+        });
+        let mut all: Vec<_> = (0..batches.len()).map(|_| Vec::new()).collect();
+        for saved in done {
+            for (at, extents) in saved? {
+                if let Some(to) = all.get_mut(at) {
+                    *to = extents;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn save(&self, pages: &dyn PageSink, batch: &Batch, buf: &mut [u8]) -> io::Result<Vec<Extent>> {
+        let mut runs = if batch.how.exact { Runs::exact(pages) } else { Runs::new(pages) };
+        for &(start, end) in &batch.parts {
+            let mut at = start;
+            while at < end {
+                let want = (end - at).min(buf.len() as u64) as usize;
+                let piece = buf.get_mut(..want).unwrap_or_default();
+                let got = self.space.read(at, piece) / PAGE_SIZE as usize * PAGE_SIZE as usize;
+                runs.put(at.wrapping_add(batch.how.shift), piece.get(..got).unwrap_or_default())?;
+                at += got as u64;
+                if got < want {
+                    if !batch.how.ends {
+                        return Err(io::Error::other("the host process that holds it does not give it"));
+                    }
+                    at += PAGE_SIZE;
+                }
+            }
+        }
+        Ok(runs.finish())
+    }
+
+    /// The ranges of a private area with pages of its own. With `keeps` also those that are as in an earlier image.
+    fn parts(&self, v: &Vma, own: Option<&mut (dyn Presence + '_)>, keeps: bool) -> io::Result<Parts> {
         let pieces = self.with_map(|m| m.imaged.pieces(v.start, v.end));
         // What was never writable is as in the file.
         let unknown = v.file.is_none() || v.flags & TOUCHED != 0;
-        let mut parts = Vec::new();
+        // Then no range may reach over another's pages.
+        let mixed = keeps && own.is_some() && pieces.iter().any(|p| p.2.is_some_and(|p| p.origin.is_some()));
+        let mut all = Parts { mixed, ..Parts::default() };
         let mut own = own;
         for (start, end, imaged) in pieces {
-            match &mut own {
-                _ if !imaged && !unknown => {}
-                Some(own) if !imaged => own.own_pages(start, end, &mut |a, b| parts.push((a, b)))?,
-                _ => parts.push((start, end)),
+            let origin = imaged.and_then(|piece| piece.origin);
+            match (&mut own, origin) {
+                _ if imaged.is_none() && !unknown => {}
+                (Some(own), _) if imaged.is_none() => {
+                    let mut found = Vec::new();
+                    own.own_pages(start, end, &mut |a, b| found.push((a, b)))?;
+                    all.fresh.extend(if mixed { joined(&found) } else { found });
+                }
+                (Some(own), Some(origin)) if keeps => {
+                    let mut changed = Vec::new();
+                    own.own_pages(start, end, &mut |a, b| changed.push((a, b)))?;
+                    // The image has the bytes of rewritten text, too.
+                    let changed = self.without_rewritten(&joined(&changed));
+                    all.keep((start, end), &changed, origin);
+                    all.changed.extend(changed);
+                }
+                _ => all.fresh.push((start, end)),
             }
         }
-        if v.file.is_some() {
-            parts = joined(&parts);
+        if v.file.is_some() && !mixed {
+            all.fresh = joined(&all.fresh);
         }
+        all.fresh = self.without_rewritten(&all.fresh);
+        Ok(all)
+    }
+
+    fn without_rewritten(&self, parts: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let m = self.map.lock();
         let mut rest = Vec::new();
-        for (start, end) in parts {
+        for &(start, end) in parts {
             let mut at = start;
             for page in m.rewritten_in(start, end) {
                 if at < page {
@@ -202,33 +301,74 @@ impl Mm {
                 rest.push((at, end));
             }
         }
-        Ok(rest)
+        rest
     }
+}
 
-    /// Saves a range; its pages belong `shift` higher than their addresses. With `ends` there may be no page at some places.
-    fn save(
-        &self,
-        runs: &mut Runs,
-        buf: &mut [u8],
-        (start, end): (u64, u64),
-        shift: u64,
-        ends: bool,
-    ) -> io::Result<()> {
+/// The ranges of a private area, each list in ascending order, that hold pages of its own.
+#[derive(Default)]
+struct Parts {
+    /// In no image.
+    fresh: Vec<(u64, u64)>,
+    /// Changed since the restore.
+    changed: Vec<(u64, u64)>,
+    /// As they were restored.
+    kept: Vec<KeptState>,
+    /// There may be some of each.
+    mixed: bool,
+}
+
+impl Parts {
+    /// Keeps what of a range is not changed; it begins at `origin`.
+    fn keep(&mut self, (start, end): (u64, u64), changed: &[(u64, u64)], origin: Origin) {
+        let ends = [(end, end)];
+        let mut at = start;
+        for &(from, to) in changed.iter().chain(&ends) {
+            if at < from {
+                let extent = Extent { at, len: from - at, offset: origin.offset + (at - start) };
+                self.kept.push(KeptState { layer: origin.layer, extent });
+            }
+            at = to;
+        }
+    }
+}
+
+/// How ranges of an area are saved.
+#[derive(Clone, Copy)]
+struct How {
+    /// Which area.
+    area: usize,
+    /// Pages belong so much higher than their addresses.
+    shift: u64,
+    /// There may be no page at some places.
+    ends: bool,
+    /// See [`Runs::exact`].
+    exact: bool,
+}
+
+/// Ranges of one area, in ascending order, that one thread saves.
+struct Batch {
+    how: How,
+    parts: Vec<(u64, u64)>,
+}
+
+/// Puts ranges into batches of equal size.
+fn cut(parts: impl Iterator<Item = (u64, u64)>, how: How, batches: &mut Vec<Batch>) {
+    let mut room = 0;
+    for (start, end) in parts {
         let mut at = start;
         while at < end {
-            let want = (end - at).min(buf.len() as u64) as usize;
-            let piece = buf.get_mut(..want).unwrap_or_default();
-            let got = self.space.read(at, piece) / PAGE_SIZE as usize * PAGE_SIZE as usize;
-            runs.put(at.wrapping_add(shift), piece.get(..got).unwrap_or_default())?;
-            at += got as u64;
-            if got < want {
-                if !ends {
-                    return Err(io::Error::other("the host process that holds it does not give it"));
-                }
-                at += PAGE_SIZE;
+            if room == 0 {
+                batches.push(Batch { how, parts: Vec::new() });
+                room = BATCH;
             }
+            let to = end.min(at.saturating_add(room));
+            if let Some(batch) = batches.last_mut() {
+                batch.parts.push((at, to));
+            }
+            room -= to - at;
+            at = to;
         }
-        Ok(())
     }
 }
 
@@ -256,6 +396,21 @@ mod tests {
         let few = joined(&parts);
         assert!(few.len() < 200, "{}", few.len());
         assert_eq!((few[0], few.last().unwrap().1), (parts[0], parts[99_999].1));
+    }
+
+    #[test]
+    fn batches_hold_all_ranges_in_order() {
+        let how = How { area: 3, shift: 0, ends: false, exact: false };
+        let mut batches = Vec::new();
+        let parts = [(0, PAGE_SIZE), (BATCH, 4 * BATCH), (5 * BATCH, 5 * BATCH + PAGE_SIZE)];
+        cut(parts.into_iter(), how, &mut batches);
+        cut([].into_iter(), how, &mut batches);
+        let all: Vec<_> = batches.iter().map(|b| b.parts.clone()).collect();
+        let borders = [BATCH * 2 - PAGE_SIZE, BATCH * 3 - PAGE_SIZE, 4 * BATCH - PAGE_SIZE];
+        let last = vec![(borders[2], 4 * BATCH), parts[2]];
+        let middle = vec![(borders[1], borders[2])];
+        let first = vec![parts[0], (BATCH, borders[0])];
+        assert_eq!(all, [first, vec![(borders[0], borders[1])], middle, last]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! madvise(2) and mremap(2) of ranges that are mapped from an image; see the module `imaged`.
 
+use crate::imaged::Piece;
 use crate::map::{DONT_FORK, Vma};
 use crate::ops::Mm;
 use abi::{Errno, PAGE_SIZE, Result};
@@ -35,7 +36,7 @@ impl Mm {
             parts.push(v.part(start, end));
         }
         for v in parts {
-            for (a, b) in self.with_map(|m| m.imaged.within(v.start, v.end)) {
+            for Piece { start: a, end: b, .. } in self.with_map(|m| m.imaged.within(v.start, v.end)) {
                 let v = v.part(a, b);
                 // Asked before the lock, as mmap(2) does.
                 let mapping = behind(cx, &v, a, b - a)?;
@@ -114,7 +115,7 @@ impl Mm {
         (new, new_len): (u64, u64),
         tail: Option<&Mapping>,
         keep: bool,
-    ) -> Vec<(u64, u64)> {
+    ) -> Vec<Piece> {
         let moved = old_len.min(new_len);
         let pieces = self.map.lock().imaged.pieces(old, old + moved);
         let mut imaged = Vec::new();
@@ -123,15 +124,13 @@ impl Mm {
             let grows = if last && tail.is_none() { new_len - moved } else { 0 };
             let to = new + (a - old);
             if to != a || grows > 0 {
-                let flags = if keep && !of_image { libc::MREMAP_DONTUNMAP } else { 0 };
+                let flags = if keep && of_image.is_none() { libc::MREMAP_DONTUNMAP } else { 0 };
                 ctx.queue(Action::Remap { addr: a, len: b - a, new_addr: to, new_len: b - a + grows, flags });
             }
-            if keep && of_image {
+            if keep && of_image.is_some() {
                 ctx.queue(mapped(vma, &Mapping::Anonymous, a, b - a));
             }
-            if of_image {
-                imaged.push((to, to + (b - a)));
-            }
+            imaged.extend(of_image.map(|piece| piece.at(to)));
         }
         if let Some(tail) = tail {
             ctx.queue(mapped(vma, tail, new + moved, new_len - moved));

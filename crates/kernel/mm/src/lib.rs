@@ -41,5 +41,5 @@ pub use ops::{ImageInfo, MapArgs, Mm};
 pub use policy::{Mode, Policy};
 pub use restore::Restorer;
 pub use spaces::AddressSpaces;
-pub use state::{AreaState, ImageState, MemoryState, SharedState};
+pub use state::{AreaState, ImageState, KeptState, MemoryState, SharedState};
 pub use users::{RemainingUsers, Users};

@@ -454,7 +454,7 @@ impl Mm {
                 m.imaged.remove(addr, addr + old_len);
             }
             m.insert(Vma { start: target, end: target + new_len, offset: v.offset + (addr - v.start), ..v });
-            imaged.into_iter().for_each(|(start, end)| m.imaged.add(start, end));
+            imaged.into_iter().for_each(|piece| m.imaged.add(piece));
         }
         Ok(target)
     }

@@ -5,10 +5,11 @@
 //! runs, because the file holds the memory of other processes too.
 
 use crate::change_imaged::{behind, mapped};
+use crate::imaged::{Origin, Piece};
 use crate::map::{DONT_DUMP, DONT_FORK, Vma, VmaKind, WIPE_ON_FORK};
 use crate::ops::{ImageInfo, MAX_MAP_COUNT, Mm};
 use crate::spaces::AddressSpaces;
-use crate::state::{AreaState, MemoryState, SharedState};
+use crate::state::{AreaState, KeptState, MemoryState, SharedState};
 use abi::PAGE_SIZE;
 use hostsys::page_file::PageFile;
 use image::{Extent, PageSource};
@@ -28,22 +29,24 @@ pub struct Restorer<'a> {
     all: Arc<AddressSpaces>,
     limits: Limits,
     pages: &'a PageFile,
+    /// Those of earlier images that are mapped, too.
+    layers: &'a [PageFile],
     file: &'a dyn Fn(u64) -> Option<Arc<OpenFile>>,
     /// Memory that address spaces share without a file, by number.
     shared: HashMap<u64, Arc<OwnedFd>>,
 }
 
 impl<'a> Restorer<'a> {
-    /// Of the kernel's address spaces: `pages` is the file of pages, open for reading only; `file` finds open files by
+    /// Of the kernel's address spaces: `pages` is the file of pages, and those of earlier images, open for reading only; `file` finds open files by
     /// the numbers of the image; `shared` is what [`crate::Saver::shared`] gave.
     pub fn new(
         all: &Arc<AddressSpaces>,
         limits: Limits,
-        pages: &'a PageFile,
+        (pages, layers): (&'a PageFile, &'a [PageFile]),
         file: &'a dyn Fn(u64) -> Option<Arc<OpenFile>>,
         shared: &[SharedState],
     ) -> Result<Restorer<'a>, String> {
-        let mut restorer = Restorer { all: all.clone(), limits, pages, file, shared: HashMap::new() };
+        let mut restorer = Restorer { all: all.clone(), limits, pages, layers, file, shared: HashMap::new() };
         for s in shared {
             let wrong = |what: &str| format!("shared memory {} {what}", s.number);
             let len = Some(s.len).filter(|len| *len <= limits.max && len.is_multiple_of(PAGE_SIZE));
@@ -53,7 +56,7 @@ impl<'a> Restorer<'a> {
             }
             let fd = hostsys::memfd::create(c"shm", len, false)
                 .map_err(|e| wrong(&format!("cannot be made: error {}", e.raw())))?;
-            restorer.each_page(&s.pages, |at, page| {
+            each_page(pages, &s.pages, |at, page| {
                 hostsys::memfd::write_all(fd.as_fd(), page, at)
                     .map_err(|e| wrong(&format!("cannot be filled: error {}", e.raw())))
             })?;
@@ -65,27 +68,13 @@ impl<'a> Restorer<'a> {
         Ok(restorer)
     }
 
-    /// Calls `put` with the pages of extents that are not zeros.
-    fn each_page(
-        &self,
-        extents: &[Extent],
-        mut put: impl FnMut(u64, &[u8]) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let mut buf = vec![0; PIECE as usize];
-        for e in extents {
-            let mut done = 0;
-            while done < e.len {
-                let piece = buf.get_mut(..(e.len - done).min(PIECE) as usize).unwrap_or_default();
-                self.pages.read(e.offset + done, piece).map_err(|e| format!("cannot read pages: {e}"))?;
-                for (i, page) in piece.chunks(PAGE_SIZE as usize).enumerate() {
-                    if !image::is_zero(page) {
-                        put(e.at + done + i as u64 * PAGE_SIZE, page)?;
-                    }
-                }
-                done += piece.len() as u64;
-            }
-        }
-        Ok(())
+    /// What of an area is mapped from which file: its number in the restored sandbox, as [`KeptState::layer`] has it, the
+    /// file, and the pages.
+    fn mapped<'s>(&'s self, area: &'s AreaState) -> impl Iterator<Item = (u32, &'s PageFile, Extent)> {
+        let own = area.pages.iter().map(|extent| (0, self.pages, *extent));
+        own.chain(area.kept.iter().filter_map(|KeptState { layer, extent }| {
+            Some((layer.checked_add(1)?, self.layers.get(*layer as usize)?, *extent))
+        }))
     }
 
     /// Fills the new address space of `ctx`. After an error the caller ends the context.
@@ -96,7 +85,7 @@ impl<'a> Restorer<'a> {
         saved: &MemoryState,
         user_ns: Arc<UserNamespace>,
     ) -> Result<Arc<Mm>, String> {
-        let extents: usize = saved.areas.iter().map(|a| 1 + a.pages.len()).sum();
+        let extents: usize = saved.areas.iter().map(|a| 1 + a.pages.len() + a.kept.len()).sum();
         if extents > MAX_MAP_COUNT {
             return Err(format!("an address space consists of {extents} pieces, more than the host maps"));
         }
@@ -106,14 +95,17 @@ impl<'a> Restorer<'a> {
             }
             None => None,
         };
-        let mut map = saved.record(&self.limits, self.file, self.pages.len())?;
-        let page_fd = self.pages.fd();
+        let lengths: Vec<u64> = std::iter::once(self.pages).chain(self.layers).map(PageFile::len).collect();
+        let mut map = saved.record(&self.limits, self.file, &lengths)?;
         for area in &saved.areas {
             let file = area.file.and_then(self.file);
             let v = area.vma(file.as_ref()).ok_or("an area is not sound")?;
-            self.map_area(cx, ctx, &v, area, page_fd)?;
+            self.map_area(cx, ctx, &v, area)?;
             if !copied(area) {
-                area.pages.iter().for_each(|e| map.imaged.add(e.at, e.at + e.len));
+                self.mapped(area).for_each(|(layer, _, e)| {
+                    let origin = Some(Origin { layer, offset: e.offset });
+                    map.imaged.add(Piece { start: e.at, end: e.at + e.len, origin });
+                });
             }
         }
         self.forget_descriptor(ctx, &map)?;
@@ -148,7 +140,6 @@ impl<'a> Restorer<'a> {
         ctx: &mut dyn Context,
         v: &Vma,
         area: &AreaState,
-        page_fd: &Arc<OwnedFd>,
     ) -> Result<(), String> {
         let wrong = |what: &str| format!("cannot map {:#x}..{:#x}: {what}", v.start, v.end);
         let whole = area.pages.iter().any(|e| (e.at, e.len) == (v.start, v.len()));
@@ -177,20 +168,22 @@ impl<'a> Restorer<'a> {
             let (addr, len) = (v.start, v.len());
             let prot = v.prot | libc::PROT_READ | libc::PROT_WRITE;
             ctx.queue(Action::Protect { addr, len, prot });
-            self.each_page(&area.pages, |addr, page| {
-                ctx.queue(Action::Write { addr, data: page.to_vec() });
-                ctx.flush().map_err(|e| refused("a page", e))
-            })?;
+            for (_, file, extent) in self.mapped(area) {
+                each_page(file, &[extent], |addr, page| {
+                    ctx.queue(Action::Write { addr, data: page.to_vec() });
+                    ctx.flush().map_err(|e| refused("a page", e))
+                })?;
+            }
             ctx.queue(Action::Protect { addr, len, prot: v.prot });
         } else {
             let private = libc::MAP_PRIVATE | v.flags & libc::MAP_NORESERVE;
-            for e in &area.pages {
+            for (_, file, e) in self.mapped(area) {
                 ctx.queue(Action::MapFile {
                     addr: e.at,
                     len: e.len,
                     prot: v.prot,
                     flags: private,
-                    fd: page_fd.clone(),
+                    fd: file.fd().clone(),
                     offset: e.offset,
                 });
             }
@@ -224,4 +217,27 @@ fn copied(area: &AreaState) -> bool {
 
 fn refused(what: &str, error: abi::Errno) -> String {
     format!("the host refuses {what} of a restored address space: error {}", error.raw())
+}
+
+/// Calls `put` with the pages of extents that are not zeros.
+fn each_page(
+    file: &PageFile,
+    extents: &[Extent],
+    mut put: impl FnMut(u64, &[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut buf = vec![0; PIECE as usize];
+    for e in extents {
+        let mut done = 0;
+        while done < e.len {
+            let piece = buf.get_mut(..(e.len - done).min(PIECE) as usize).unwrap_or_default();
+            file.read(e.offset + done, piece).map_err(|e| format!("cannot read pages: {e}"))?;
+            for (i, page) in piece.chunks(PAGE_SIZE as usize).enumerate() {
+                if !image::is_zero(page) {
+                    put(e.at + done + i as u64 * PAGE_SIZE, page)?;
+                }
+            }
+            done += piece.len() as u64;
+        }
+    }
+    Ok(())
 }

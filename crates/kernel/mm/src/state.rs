@@ -98,6 +98,19 @@ pub struct AreaState {
     pub policy: (i32, u64),
     /// Pages of its own, by address.
     pub pages: Vec<Extent>,
+    /// Pages that are as in a file of pages of an earlier image, by address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptState>,
+}
+
+/// Pages in a file of an earlier image, which a clone is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptState {
+    /// Which file: 0 for that of the image that the sandbox was restored from, then those that this one kept pages of.
+    pub layer: u32,
+    /// Which pages.
+    #[serde(flatten)]
+    pub extent: Extent,
 }
 
 /// Anonymous memory that several address spaces may share.
@@ -125,6 +138,7 @@ impl AreaState {
             kind: v.kind.clone(),
             policy: v.policy.made_of(),
             pages: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -141,7 +155,7 @@ impl AreaState {
             && self.file.is_some() == file.is_some()
             && (anonymous || !self.shared || file.is_some())
             && (!anonymous || self.shared)
-            && (!self.shared || self.pages.is_empty());
+            && (!self.shared || self.pages.is_empty() && self.kept.is_empty());
         let policy = Policy::new(self.policy.0, self.policy.1).ok()?;
         sound.then(|| Vma {
             start: self.start,
@@ -177,12 +191,13 @@ impl MemoryState {
     }
 
     /// The record of a restored address space. Nothing that an image says is taken unseen: an error says what is wrong.
-    /// `file` finds the open files by their numbers, and `pages` is the length of the file of pages.
+    /// `file` finds the open files by their numbers, and `pages` has the length of the file of pages, then those of the files
+    /// of earlier images.
     pub fn record(
         &self,
         limits: &Limits,
         file: &dyn Fn(u64) -> Option<Arc<OpenFile>>,
-        pages: u64,
+        pages: &[u64],
     ) -> Result<MemoryMap, String> {
         if (self.vdso, self.vvar) != (limits.vdso, limits.vvar) {
             return Err(
@@ -214,7 +229,11 @@ impl MemoryState {
                 ),
                 None => None,
             };
-            if !image::check(&a.pages, (a.start, a.end), pages) {
+            let length = |layer: usize| pages.get(layer).copied().unwrap_or(0);
+            let kept = |k: &KeptState| {
+                image::check(&[k.extent], (a.start, a.end), length((k.layer as usize).saturating_add(1)))
+            };
+            if !image::check(&a.pages, (a.start, a.end), length(0)) || !a.kept.iter().all(kept) {
                 return Err(wrong("has pages that are not in the image"));
             }
             m.insert(a.vma(open.as_ref()).ok_or_else(|| wrong("is not sound"))?);
@@ -248,6 +267,7 @@ mod tests {
             kind: VmaKind::Normal,
             policy: (0, 0),
             pages: vec![Extent { at: start * PAGE_SIZE, len: PAGE_SIZE, offset: 0 }],
+            kept: Vec::new(),
         }
     }
 
@@ -255,6 +275,7 @@ mod tests {
         let heap = AreaState { kind: VmaKind::Heap, locked: true, ..area(200, 300) };
         let shared =
             AreaState { shared: true, kind: VmaKind::SharedAnon(7), pages: Vec::new(), ..area(400, 500) };
+        let kept = vec![KeptState { layer: 0, extent: area(120, 121).pages[0] }];
         let bound = AreaState { flags: SEALED | WIPE_ON_FORK, policy: (2, 1), ..area(600, 700) };
         MemoryState {
             vdso: LIMITS.vdso,
@@ -264,13 +285,13 @@ mod tests {
             peak: 1 << 30,
             lock_future: true,
             rewriting: true,
-            areas: vec![area(100, 150), heap, shared, bound],
+            areas: vec![AreaState { kept, ..area(100, 150) }, heap, shared, bound],
             ..MemoryState::default()
         }
     }
 
     fn map(s: &MemoryState) -> Result<MemoryMap, String> {
-        s.record(&LIMITS, &|_| None, PAGE_SIZE)
+        s.record(&LIMITS, &|_| None, &[PAGE_SIZE, PAGE_SIZE])
     }
 
     #[test]
@@ -282,7 +303,7 @@ mod tests {
         let m = map(&read).unwrap();
         let mut again = MemoryState::of_map(&m, &LIMITS);
         for (a, b) in again.areas.iter_mut().zip(&read.areas) {
-            a.pages = b.pages.clone();
+            (a.pages, a.kept) = (b.pages.clone(), b.kept.clone());
         }
         assert_eq!(again, read);
     }
@@ -312,6 +333,11 @@ mod tests {
         refused(&|s| s.areas[0].policy = (99, 0));
         refused(&|s| s.areas[0].pages[0].offset = PAGE_SIZE);
         refused(&|s| s.areas[0].pages[0].at = 0);
+        let kept = |layer| KeptState { layer, extent: area(100, 101).pages[0] };
+        refused(&|s| s.areas[0].kept = vec![kept(1)]);
+        refused(&|s| s.areas[0].kept = vec![kept(u32::MAX)]);
+        refused(&|s| s.areas[1].kept = vec![kept(0)]);
+        refused(&|s| s.areas[2].kept = vec![KeptState { layer: 0, extent: area(400, 401).pages[0] }]);
         refused(&|s| s.areas[2].pages = s.areas[1].pages.clone());
         refused(&|s| s.image.auxv = vec![0; MAX_BYTES + 1]);
         refused(&|s| s.areas = vec![area(100, 101); MAX_MAP_COUNT + 1]);

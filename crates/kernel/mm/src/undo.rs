@@ -4,6 +4,7 @@
 //! a hand-off. If the host then refuses it, the record goes back to what it was. At most one change waits at a time:
 //! the next call of that thread finds it settled.
 
+use crate::imaged::Piece;
 use crate::map::{TRAMPOLINES, Undo};
 use crate::ops::Mm;
 use abi::{Errno, Result};
@@ -53,7 +54,7 @@ impl Mm {
             let own = !v.shared && v.flags & TRAMPOLINES == 0;
             m.insert(v);
             if own && self.restored.load(Ordering::Relaxed) {
-                m.imaged.add(a, b);
+                m.imaged.add(Piece { start: a, end: b, origin: None });
             }
         }
         if let Some(b) = undo.brk {

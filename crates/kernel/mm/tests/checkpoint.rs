@@ -80,6 +80,16 @@ struct Image {
     shared: Vec<SharedState>,
     files: Vec<Arc<OpenFile>>,
     pages: PageFile,
+    /// Of the images that this one keeps pages of.
+    layers: Vec<PageFile>,
+}
+
+impl Image {
+    /// The files of pages, as a clone gets them.
+    fn files(&self) -> Vec<PageFile> {
+        let files = std::iter::once(&self.pages).chain(&self.layers);
+        files.map(|file| PageFile::open(file.fd().clone()).unwrap()).collect()
+    }
 }
 
 /// What the host's pagemap says.
@@ -105,10 +115,20 @@ fn page_map(p: &Process) -> Option<PageMap> {
 }
 
 fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process], scans: bool) -> Image {
+    save_over(platform, processes, scans, Vec::new())
+}
+
+/// Keeps what is as in the files that the processes were restored from.
+fn save_over(
+    platform: &Arc<dyn Platform>,
+    processes: &mut [&mut Process],
+    scans: bool,
+    layers: Vec<PageFile>,
+) -> Image {
     let fd = Arc::new(hostsys::memfd::create(c"pages", 0, false).unwrap());
     let pages = Arc::new(PageFile::create(fd.clone()));
     let mut files: Vec<Arc<OpenFile>> = Vec::new();
-    let mut saver = Saver::new(platform.limits(), pages.clone());
+    let mut saver = Saver::new(platform.limits(), pages.clone(), !layers.is_empty());
     let mut spaces = Vec::new();
     for (i, p) in processes.iter_mut().enumerate() {
         assert!(p.mm.obstacles().is_empty());
@@ -123,13 +143,14 @@ fn save(platform: &Arc<dyn Platform>, processes: &mut [&mut Process], scans: boo
     let mut bytes = Vec::new();
     ciborium::into_writer(&(&spaces, &shared), &mut bytes).unwrap();
     let (spaces, shared) = ciborium::from_reader(&bytes[..]).unwrap();
-    Image { spaces, shared, files, pages: PageFile::checked(fd, pages.sums()).unwrap() }
+    Image { spaces, shared, files, pages: PageFile::checked(fd, pages.sums()).unwrap(), layers }
 }
 
 fn restore(platform: &Arc<dyn Platform>, image: &Image) -> Vec<Process> {
     let all = Arc::new(AddressSpaces::default());
     let file = |id: u64| image.files.iter().find(|f| f.id == id).cloned();
-    let restorer = Restorer::new(&all, platform.limits(), &image.pages, &file, &image.shared).unwrap();
+    let pages = (&image.pages, image.layers.as_slice());
+    let restorer = Restorer::new(&all, platform.limits(), pages, &file, &image.shared).unwrap();
     let each = image.spaces.iter().map(|saved| {
         let mut ctx = platform.new_space().unwrap();
         let user_ns = user_ns::UserNamespace::initial();
@@ -235,6 +256,91 @@ fn memory(platform: Arc<dyn Platform>, scans: bool) {
         a.advise(guard, 4, libc::MADV_WIPEONFORK);
         assert_eq!(a.get(guard + PAGE), b"hide");
         assert_eq!(a.fork().get(guard + PAGE), zero());
+    }
+}
+
+/// Clones of clones: pages that change at random, and generations that keep what has not changed.
+fn generations(platform: Arc<dyn Platform>, seed: u64) {
+    const PAGES: u64 = 600;
+    let mut seed = seed;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut a = Process::new(&platform, &Arc::default());
+    let memfds = tmpfs::Memfds::new(&tmpfs::MemFiles::new(None));
+    let file = memfds.memfd(&TestCaller::root(), b"data", 0).unwrap();
+    let content = vec![b'f'; (PAGES * PAGE) as usize];
+    assert_eq!(file.ops.write(&TestCaller::root(), &file, &content, 0).unwrap(), content.len());
+    let areas = [
+        (a.map(PAGES, RW, ANON, None), zero()),
+        (a.map(PAGES, RW, libc::MAP_PRIVATE, Some(&file)), b"ffff".to_vec()),
+    ];
+    let mut model: Vec<Vec<Vec<u8>>> =
+        areas.iter().map(|(_, empty)| vec![empty.clone(); PAGES as usize]).collect();
+    let mut layers: Vec<PageFile> = Vec::new();
+    for generation in 0..6 {
+        for _ in 0..60 {
+            let (area, page) = (random(2) as usize, random(PAGES));
+            let len = (1 + random(20)).min(PAGES - page);
+            let (start, empty) = &areas[area];
+            let at = start + page * PAGE;
+            match random(6) {
+                0 => {
+                    a.advise(at, len, libc::MADV_DONTNEED);
+                    (page..page + len).for_each(|p| model[area][p as usize] = empty.clone());
+                }
+                1 => {
+                    a.settled(|mm, ctx| mm.mprotect(ctx, at, len * PAGE, libc::PROT_READ));
+                    a.settled(|mm, ctx| mm.mprotect(ctx, at, len * PAGE, RW));
+                }
+                // There and back.
+                2 => {
+                    let aside = a.map(len, RW, ANON, None);
+                    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                    for (from, to) in [(at, aside), (aside, at)] {
+                        let parts = (from, len * PAGE, len * PAGE);
+                        a.settled(|mm, ctx| mm.mremap(&TestCaller::root(), ctx, parts, flags, to));
+                    }
+                }
+                n => {
+                    for p in page..page + len {
+                        let text =
+                            if n == 3 { zero() } else { random(u32::MAX.into()).to_le_bytes()[..4].to_vec() };
+                        a.put(start + p * PAGE, &text);
+                        model[area][p as usize] = text;
+                    }
+                }
+            }
+        }
+        let image = save_over(&platform, &mut [&mut a], true, layers);
+        if generation > 0 {
+            assert!(image.spaces[0].areas.iter().any(|v| !v.kept.is_empty()), "nothing is kept");
+        }
+        a = restore(&platform, &image).pop().unwrap();
+        for (area, (start, _)) in areas.iter().enumerate() {
+            for page in 0..PAGES {
+                assert_eq!(
+                    a.get(start + page * PAGE),
+                    model[area][page as usize],
+                    "{generation} {area} {page}"
+                );
+            }
+        }
+        layers = image.files();
+    }
+}
+
+#[test]
+fn clones_of_clones() {
+    for seed in 0..4 {
+        for platform in [systrap(), ptrace()] {
+            let mut probe = Process::new(&platform, &Arc::default());
+            probe.map(1, RW, ANON, None);
+            if page_map(&probe).is_some() {
+                generations(platform, seed);
+            }
+        }
     }
 }
 

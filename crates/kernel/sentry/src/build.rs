@@ -13,6 +13,7 @@ use checkpoint::files::Baseline;
 use container::Container;
 use files::FdTable;
 use hostfs::Importer;
+use hostsys::page_file::PageFile;
 use spec::{SandboxSpec, StartError};
 use std::sync::Arc;
 use task::{Current, Kernel, Stage};
@@ -24,6 +25,8 @@ pub(crate) struct Built {
     pub(crate) threads: Vec<Current>,
     /// The mounts that it begins with.
     pub(crate) baseline: Baseline,
+    /// The files of pages that it was restored from.
+    pub(crate) layers: Vec<PageFile>,
     /// Its terminal.
     pub(crate) console: Option<Arc<Console>>,
     /// Root and mounts as the container begins.
@@ -73,14 +76,14 @@ pub(crate) fn container(
         let baseline = Baseline::of(&view.ns);
         let imported = imported(spec, &mut fds, &mut Importer::first(&pod.host_files))?;
         let pty = console.as_ref().map(|console| console.pty().clone());
-        let threads =
+        let (threads, layers) =
             image.restore(kernel, view.ns.clone(), &imported, pty, spec.process.capabilities.all())?;
         if let (Some(console), Some(i)) = (&console, spec.console) {
             console.serve(fds.take(i)?)?;
         }
         pod.insert(&spec.id, container);
         let view = View::into_inner(view);
-        return Ok(Built { threads, baseline, console, view, write_back });
+        return Ok(Built { threads, baseline, layers, console, view, write_back });
     }
     let mut c = new_process(
         kernel,
@@ -99,7 +102,7 @@ pub(crate) fn container(
             pod.insert(&spec.id, container);
             let baseline = Baseline::of(&view.ns);
             let view = View::into_inner(view);
-            Ok(Built { threads: vec![c], baseline, console, view, write_back })
+            Ok(Built { threads: vec![c], baseline, layers: Vec::new(), console, view, write_back })
         }
         Err(error) => {
             task::end(c, Stage::Entered);

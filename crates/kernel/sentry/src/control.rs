@@ -4,10 +4,10 @@ use crate::build::{self, Built};
 use crate::console::Console;
 use crate::errors::other;
 use crate::fds::Fds;
-use crate::image::Image;
+use crate::image::{Image, Purpose, Saving};
 use crate::pod::Pod;
 use crate::process::{enter_cwd, exec_first, install, new_process};
-use crate::running::{Executed, Running, Stdio};
+use crate::running::{Executed, MAX_LAYERS, Running, Stdio};
 use crate::settings::{offsets, uts};
 use crate::tracing;
 use crate::write_back::RootChanges;
@@ -15,13 +15,13 @@ use abi::{SigInfo, Signal};
 use checkpoint::files::Baseline;
 use container::Container;
 use files::FdTable;
+use hostsys::page_file::PageFile;
 use lock_order::Mutex;
 use metrics::Sample;
 use mounts::{FsContext, FsView};
-use overlay_diff::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target, WindowSize};
 use std::io::Write as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
@@ -43,6 +43,8 @@ pub(crate) struct Control {
     pub first: Mutex<Option<Vec<Current>>>,
     /// The mounts that the container began with.
     pub baseline: Baseline,
+    /// The files of pages that the sandbox was restored from.
+    pub layers: Vec<PageFile>,
     pub signals_end_init: bool,
     /// What its first process is.
     pub process: ProcessSpec,
@@ -60,7 +62,7 @@ impl Control {
         pod: Arc<Pod>,
         image: Option<Image>,
     ) -> Result<Arc<Control>, StartError> {
-        let Built { threads, baseline, console, view, write_back } =
+        let Built { threads, baseline, layers, console, view, write_back } =
             build::container(kernel, &container, spec, fds, &pod, image)?;
         let changes = RootChanges { kernel: kernel.clone(), container: container.clone(), view, write_back };
         Ok(Arc::new(Control {
@@ -70,6 +72,7 @@ impl Control {
             console,
             first: Mutex::new(Some(threads)),
             baseline,
+            layers,
             signals_end_init: spec.signals_end_init,
             process: spec.process.clone(),
             changes,
@@ -292,9 +295,7 @@ impl Running for Control {
     }
 
     fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool) -> Result<(), StartError> {
-        if self.first.lock().is_some() {
-            return Err(other("the container has not been started".into()));
-        }
+        self.check_started()?;
         let end = || {
             if !leave_running {
                 self.container.set_frozen(false);
@@ -302,8 +303,20 @@ impl Running for Control {
                 self.kernel.signal_container(&self.container, kill, |_| true);
             }
         };
-        let console = self.console.as_ref().map(|console| console.pty().clone());
-        crate::image::save(&self.kernel, &self.baseline, console, files, end)
+        crate::image::save(&self.kernel, self.saving(), files, end)
+    }
+
+    fn layers(&self) -> Vec<i32> {
+        // Another one would be too many: the clone gets copies.
+        let layers = if self.layers.len() <= MAX_LAYERS { self.layers.as_slice() } else { &[] };
+        layers.iter().map(|layer| layer.fd().as_raw_fd()).collect()
+    }
+
+    fn clone_to(&self, files: [OwnedFd; 2], keeps: bool) -> Result<(), StartError> {
+        self.check_started()?;
+        let layers = if keeps { self.layers.as_slice() } else { &[] };
+        let saving = Saving { purpose: Purpose::Clone(layers), ..self.saving() };
+        crate::image::save(&self.kernel, saving, files, || ())
     }
 
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {
@@ -349,7 +362,7 @@ impl Running for Control {
         changes
     }
 
-    fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<(), StartError> {
+    fn changes(&self, to: OwnedFd, purpose: overlay_diff::Purpose) -> Result<(), StartError> {
         self.changes.write_changes(to, purpose)
     }
 
@@ -377,6 +390,18 @@ impl Running for Control {
 }
 
 impl Control {
+    fn check_started(&self) -> Result<(), StartError> {
+        match self.first.lock().is_some() {
+            true => Err(other("the container has not been started".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn saving(&self) -> Saving<'_> {
+        let console = self.console.as_ref().map(|console| console.pty().clone());
+        Saving { baseline: &self.baseline, console, purpose: Purpose::Image }
+    }
+
     fn info(&self, ppid: i32, sid: i32, group: &ThreadGroup) -> ProcessInfo {
         let task = group.any_thread();
         let (user, system) = group.cpu_times();

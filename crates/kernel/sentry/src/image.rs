@@ -4,7 +4,7 @@ use crate::errors::other;
 use crate::fds::Fds;
 use crate::machine::here;
 use checkpoint::files::Baseline;
-use checkpoint::{Obstacle, Restoring, SandboxState, Saving};
+use checkpoint::{Obstacle, Restoring, SandboxState};
 use hostsys::page_file::PageFile;
 use image::{About, PageSource};
 use mounts::MountNs;
@@ -24,6 +24,8 @@ pub(crate) struct Image {
     /// Everything but pages.
     pub(crate) state: SandboxState,
     pages: PageFile,
+    /// Files of earlier images that it names.
+    layers: Vec<PageFile>,
     outside: Outside,
 }
 
@@ -46,11 +48,22 @@ impl Image {
             return Err(said(&format!("the file of pages has {found} bytes, and had {want}")));
         }
         let pages = pages.executable().map_err(|e| said(&e))?;
+        if image.layers != about.layers.len() {
+            return Err(said(&"it is a clone's, of use only at once"));
+        }
+        let mut layers = Vec::new();
+        for (n, length) in about.layers.iter().enumerate() {
+            let layer = PageFile::open(Arc::new(fds.take(image.pages + 1 + n)?)).map_err(|e| said(&e))?;
+            if layer.len() != *length {
+                return Err(said(&"a file of pages that it names has changed"));
+            }
+            layers.push(layer.executable().map_err(|e| said(&e))?);
+        }
         let outside = if image.keep_tcp { Outside::Keep } else { Outside::Reset };
-        Ok(Some(Image { state, pages, outside }))
+        Ok(Some(Image { state, pages, layers, outside }))
     }
 
-    /// The threads of the container, which wait to be started; that of the first process first.
+    /// The threads of the container, which wait to be started, that of the first process first; and the files of pages.
     pub(crate) fn restore(
         self,
         kernel: &Arc<Kernel>,
@@ -58,12 +71,22 @@ impl Image {
         imported: &[Arc<OpenFile>],
         console: Option<Arc<Pty>>,
         capabilities: u64,
-    ) -> Result<Vec<Current>, StartError> {
+    ) -> Result<(Vec<Current>, Vec<PageFile>), StartError> {
         let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
-        let (pages, outside) = (&self.pages, self.outside);
-        let restoring = Restoring { unix, mounts, console, imported, pages, outside, capabilities };
-        checkpoint::restore(kernel, self.state, &restoring)
-            .map_err(|error| other(format!("image of the checkpoint: {error}")))
+        let Image { state, pages, layers, outside } = self;
+        let restoring = Restoring {
+            unix,
+            mounts,
+            console,
+            imported,
+            pages: &pages,
+            layers: &layers,
+            outside,
+            capabilities,
+        };
+        let threads = checkpoint::restore(kernel, state, &restoring);
+        let threads = threads.map_err(|error| other(format!("image of the checkpoint: {error}")))?;
+        Ok((threads, std::iter::once(pages).chain(layers).collect()))
     }
 }
 
@@ -79,11 +102,28 @@ fn refused(found: &[Obstacle]) -> StartError {
     other(format!("cannot save the container: {}{more}", named.join("; ")))
 }
 
+/// What an image is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    /// To be kept: it has checksums, and needs no other file.
+    Image,
+    /// For a clone that is made at once: it names pages of these files, and has no checksums.
+    Clone(&'a [PageFile]),
+}
+
+/// What a container is saved with.
+pub(crate) struct Saving<'a> {
+    /// The mounts that it began with.
+    pub(crate) baseline: &'a Baseline,
+    /// Its terminal.
+    pub(crate) console: Option<Arc<Pty>>,
+    pub(crate) purpose: Purpose<'a>,
+}
+
 /// Saves the kernel to the files of metadata and pages. `after` runs when all is written, and before the threads go on.
 pub(crate) fn save(
     kernel: &Arc<Kernel>,
-    baseline: &Baseline,
-    console: Option<Arc<Pty>>,
+    Saving { baseline, console, purpose }: Saving<'_>,
     [metadata, pages]: [OwnedFd; 2],
     after: impl FnOnce(),
 ) -> Result<(), StartError> {
@@ -92,7 +132,12 @@ pub(crate) fn save(
         return Err(refused(&found));
     }
     let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
-    let pages = Arc::new(PageFile::create(Arc::new(pages)));
+    let pages = Arc::new(pages);
+    let (pages, layers) = match purpose {
+        Purpose::Image => (PageFile::create(pages), &[][..]),
+        Purpose::Clone(layers) => (PageFile::create_without_sums(pages), layers),
+    };
+    let pages = Arc::new(pages);
     let standstill = kernel.stand_still().ok_or_else(|| other("another checkpoint is being made".into()))?;
     let standstill = standstill.map_err(|missing| {
         let named = missing.threads.iter().map(|(tid, name, call)| match call {
@@ -101,11 +146,13 @@ pub(crate) fn save(
         });
         other(format!("cannot save the container: {}", named.collect::<Vec<_>>().join("; ")))
     })?;
-    let saving = Saving { baseline, console, unix, pages: pages.clone() };
+    let keeps = !layers.is_empty();
+    let saving = checkpoint::Saving { baseline, console, unix, pages: pages.clone(), keeps };
     let state = checkpoint::save(&standstill, &saving).map_err(|found| refused(&found))?;
     let written = pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
-    let about = About { pages: written, ..here(&*kernel.platform) };
-    let bytes = checkpoint::encode(&state, &about, &pages.sums()).map_err(other)?;
+    let layers = layers.iter().map(PageFile::len).collect();
+    let about = About { pages: written, layers, ..here(&*kernel.platform) };
+    let bytes = checkpoint::encode(&state, &about, pages.sums().as_ref()).map_err(other)?;
     File::from(metadata).write_all(&bytes).map_err(|error| other(format!("file of metadata: {error}")))?;
     after();
     drop(standstill);

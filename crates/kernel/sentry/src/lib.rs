@@ -32,4 +32,4 @@ mod write_back;
 
 pub use boot::{NetworkFiles, run};
 pub use host_side::HostSide;
-pub use running::{Executed, OnReady, Running, Stdio};
+pub use running::{Executed, MAX_LAYERS, OnReady, Running, Stdio};

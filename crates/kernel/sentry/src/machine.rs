@@ -54,6 +54,7 @@ pub(crate) fn here(platform: &dyn Platform) -> About {
         components: hostsys::cpu::extended_components(),
         xstate: platform.limits().xstate_size as u64,
         pages: 0,
+        layers: Vec::new(),
         made: u64::try_from(hostsys::fs::now().sec).unwrap_or(0),
     }
 }

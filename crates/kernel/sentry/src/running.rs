@@ -7,6 +7,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use trace_wire::session::{Session, Status};
 
+/// Most files of earlier images that one image names.
+pub const MAX_LAYERS: usize = 8;
+
 /// What others may ask of a kernel about one of its containers. Called from any thread; none of the calls blocks for long.
 pub trait Running: Send + Sync {
     /// Lets the first process run; an error when it was started before.
@@ -50,6 +53,12 @@ pub trait Running: Send + Sync {
     /// Saves the sandbox to the files of metadata and pages. It goes on afterwards if `leave_running` is set, and ends otherwise; after
     /// an error it goes on in any case.
     fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool) -> Result<(), StartError>;
+    /// The descriptors of the files of pages that the sandbox was restored from, if a clone may be given them: at most
+    /// [`MAX_LAYERS`].
+    fn layers(&self) -> Vec<i32>;
+    /// As [`checkpoint`](Running::checkpoint) for a clone that is made at once; the sandbox goes on. `keeps`: the clone is given
+    /// the files of [`layers`](Running::layers), and what is there need not be written.
+    fn clone_to(&self, files: [OwnedFd; 2], keeps: bool) -> Result<(), StartError>;
     /// Makes another container in the same sandbox.
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
     /// Waits for the end of the first process, and then for all that is left of the container; its wait status.

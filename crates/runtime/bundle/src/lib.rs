@@ -120,14 +120,14 @@ impl Prepared {
 
     /// Has the kernel restore the image of a checkpoint in place of the first process. Comes after [`trace`](Prepared::trace), and
     /// before [`show_control_group`](Prepared::show_control_group).
-    /// `keep_tcp`: connections with peers outside go on.
-    pub fn restore(&mut self, keep_tcp: bool) {
+    /// `layers`: the image names so many files of earlier ones. `keep_tcp`: connections with peers outside go on.
+    pub fn restore(&mut self, layers: usize, keep_tcp: bool) {
         let metadata = self.after_traces();
-        self.spec.image = Some(ImageSpec { metadata, pages: metadata + 1, keep_tcp });
+        self.spec.image = Some(ImageSpec { metadata, pages: metadata + 1, layers, keep_tcp });
     }
 
     fn after_image(&self) -> FdIndex {
-        self.after_traces() + if self.spec.image.is_some() { 2 } else { 0 }
+        self.after_traces() + self.spec.image.map_or(0, |image| 2 + image.layers)
     }
 
     fn after_traces(&self) -> FdIndex {

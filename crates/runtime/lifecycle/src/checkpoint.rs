@@ -5,17 +5,18 @@
 use crate::create::create;
 use crate::find::connect;
 use crate::image_files::{ImageFiles, METADATA, PAGES};
-use crate::ps::running;
+use crate::ps::{self, running};
 use crate::record::Record;
 use crate::run::run;
 use crate::{CreateOptions, Error, Result, RunOptions, Settings, pause, pod, pool};
 use bundle::Pod;
 use rustix::fs::{
-    AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, fstat, memfd_create, mkdirat, openat, renameat, statat,
+    unlinkat,
 };
 use sandbox::client::Client;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -105,17 +106,19 @@ pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) ->
     let mut image = NewImage::begin(&options.image)?;
     let metadata = image.file(UNFINISHED)?;
     let pages = image.file(PAGES)?;
-    save(settings, id, (metadata.as_fd(), pages.as_fd()), options.leave_running)?;
+    save(settings, id, !options.leave_running, |client| {
+        client.checkpoint(metadata.as_fd(), pages.as_fd(), options.leave_running)
+    })?;
     image.finish(&[&pages, &metadata])
 }
 
-/// Has a running container saved to two files.
-fn save(
+/// Has a running container saved by a request, after which it ends if `ends` is set.
+fn save<T>(
     settings: &Settings,
     id: &str,
-    (metadata, pages): (BorrowedFd<'_>, BorrowedFd<'_>),
-    leave_running: bool,
-) -> Result<()> {
+    ends: bool,
+    request: impl FnOnce(&Client) -> std::result::Result<T, sandbox::client::Error>,
+) -> Result<T> {
     let (container, _) = settings.find(id)?;
     let _lock = container.lock()?;
     let (container, record) = running(settings, id)?;
@@ -128,17 +131,16 @@ fn save(
         // From here on the kernel inside keeps it paused, which is to do the work.
         client.freeze_thawed::<Error>(|| Ok(groups.thaw()?))?;
     }
-    let saved =
-        write_back(&client, &record).and_then(|()| Ok(client.checkpoint(metadata, pages, leave_running)?));
-    if let Some(groups) = frozen.filter(|_| leave_running || saved.is_err()) {
+    let saved = write_back(&client, &record).and_then(|()| Ok(request(&client)?));
+    if let Some(groups) = frozen.filter(|_| !ends || saved.is_err()) {
         groups.freeze()?;
         client.post_unfreeze()?;
     }
-    saved?;
-    if !leave_running {
+    let saved = saved?;
+    if ends {
         container.wait_end()?;
     }
-    Ok(())
+    Ok(saved)
 }
 
 /// Has what changed in a root that is written back written to the layer below.
@@ -179,14 +181,37 @@ pub fn create_from(settings: &Settings, mut options: CreateOptions, image: &Path
     create(settings, &options)
 }
 
+/// The files of pages that a sandbox was restored from, open for reading; none where that is not to be had, which costs a clone
+/// copies of what is in them. `init` is the sandbox's pid 1.
+///
+/// The sandbox, which may be in a guest's hands, says which of its descriptors they are. It holds only what its clone will hold, too.
+fn layers(client: &Client, init: i32) -> Vec<OwnedFd> {
+    let numbers = client.layers().unwrap_or_default();
+    let Some(sentry) = ps::sentry(init).filter(|_| !numbers.is_empty()) else { return Vec::new() };
+    let open = |number: &i32| {
+        let path = format!("/proc/{sentry}/fd/{number}");
+        let file = openat(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        if !FileType::from_raw_mode(fstat(&file).ok()?.st_mode).is_file() {
+            return None;
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    };
+    numbers.iter().map(open).collect::<Option<_>>().unwrap_or_default()
+}
+
 /// Makes further containers like a running one, which goes on: with its bundle or
 /// those of a pool, and in its state.
 pub fn clone(settings: &Settings, id: &str, new: &[String], pool: Option<&str>) -> Result<()> {
     let (_, record) = running(settings, id)?;
     let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
     let (metadata, pages) = (memory("metadata")?, memory("pages")?);
-    save(settings, id, (metadata.as_fd(), pages.as_fd()), true)?;
-    let image = Arc::new(ImageFiles { metadata, pages });
+    let layers = save(settings, id, false, |client| {
+        let layers = layers(client, record.state.pid);
+        client.clone_to(metadata.as_fd(), pages.as_fd(), !layers.is_empty())?;
+        Ok(layers)
+    })?;
+    let image = Arc::new(ImageFiles { metadata, pages, layers });
     for name in new {
         if let Some(pool) = pool {
             pool::make(settings, pool, name, None, Some(&image), false)?;

@@ -177,11 +177,11 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         Some(_) => (Vec::new(), trace::Attendants::default()),
         None => trace::at_start(settings, &mut prepared, Some(claim.container()))?,
     };
-    if options.image.is_some() {
+    if let Some(image) = &options.image {
         if host.is_some() {
             return Err("a container of a pod cannot be restored yet".into());
         }
-        prepared.restore(options.keep_tcp);
+        prepared.restore(image.layers.len(), options.keep_tcp);
     }
     let mut files = Files {
         stdio: if options.pooled { caller::no_stdio()? } else { caller::stdio()? },

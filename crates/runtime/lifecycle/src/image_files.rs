@@ -16,6 +16,8 @@ pub struct ImageFiles {
     pub metadata: OwnedFd,
     /// Pages.
     pub pages: OwnedFd,
+    /// Files of pages of earlier images, which the image of a clone names.
+    pub layers: Vec<OwnedFd>,
 }
 
 impl ImageFiles {
@@ -25,7 +27,7 @@ impl ImageFiles {
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             Ok(openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
         };
-        [&self.metadata, &self.pages].into_iter().map(open).collect()
+        [&self.metadata, &self.pages].into_iter().chain(&self.layers).map(open).collect()
     }
 
     /// Opens the image in a directory.
@@ -37,6 +39,6 @@ impl ImageFiles {
                 Error::from(format!("{} is no image of a checkpoint: {name}: {error}", dir.display()))
             })
         };
-        Ok(ImageFiles { metadata: open(METADATA)?, pages: open(PAGES)? })
+        Ok(ImageFiles { metadata: open(METADATA)?, pages: open(PAGES)?, layers: Vec::new() })
     }
 }

@@ -64,7 +64,7 @@ pub struct PoolStatus {
 /// To the process that keeps a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Request {
-    /// Make a container of a sandbox. With its standard streams, and after them metadata and pages of an image, if it is restored.
+    /// Make a container of a sandbox. With its standard streams, and after them the files of an image, if it is restored.
     Take {
         /// Name of the container.
         id: String,
@@ -162,10 +162,6 @@ impl Kept<'_> {
             return Err("standard streams are missing".into());
         };
         let image: Vec<_> = fds.collect();
-        let image = match image.as_slice() {
-            [metadata, pages] => Some([metadata.as_fd(), pages.as_fd()]),
-            _ => None,
-        };
         let place = directory::claim(&self.settings.state_dir(), id)?;
         let stdio = [stdin, stdout, stderr];
         let mut new = loop {
@@ -177,7 +173,7 @@ impl Kept<'_> {
                 }
             };
             // One that has ended meanwhile is of no use to anyone.
-            match new.sandbox.take(id, &stdio, image, keep_tcp) {
+            match new.sandbox.take(id, &stdio, &image, keep_tcp) {
                 Ok(()) => break new,
                 Err(error) => log::warn!("a sandbox of the pool has ended: {error}"),
             }

@@ -12,6 +12,7 @@ use metrics::{Figure, Sample};
 use overlay_diff::Purpose;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use sentry::MAX_LAYERS;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, StartError, Target, WindowSize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -365,6 +366,29 @@ impl Client {
     ) -> Result<(), Error> {
         self.channel.set_patience(None)?;
         let done = self.request_with(&Request::Checkpoint { leave_running }, &[metadata, pages]);
+        self.channel.set_patience(Some(PATIENCE))?;
+        done
+    }
+
+    /// The files of pages that the sandbox was restored from, by their descriptors in the sentry, at most [`MAX_LAYERS`].
+    pub fn layers(&self) -> Result<Vec<i32>, Error> {
+        self.channel.send(&Request::Layers, &[])?;
+        match self.event()? {
+            Event::Layers { fds } if fds.len() <= MAX_LAYERS => Ok(fds),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+        }
+    }
+
+    /// Has the sandbox write the files of an image for a clone that is made at once, and go on. `keeps`: the clone is given the
+    /// files of [`layers`](Self::layers), and pages in them are not written.
+    pub fn clone_to(
+        &self,
+        metadata: BorrowedFd<'_>,
+        pages: BorrowedFd<'_>,
+        keeps: bool,
+    ) -> Result<(), Error> {
+        self.channel.set_patience(None)?;
+        let done = self.request_with(&Request::Clone { keeps }, &[metadata, pages]);
         self.channel.set_patience(Some(PATIENCE))?;
         done
     }

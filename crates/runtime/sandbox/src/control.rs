@@ -191,6 +191,11 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                     Err(error) => Event::Failed(error),
                 }
             }
+            Request::Layers => Event::Layers { fds: kernel.layers() },
+            Request::Clone { keeps } => match two(fds).and_then(|files| kernel.clone_to(files, keeps)) {
+                Ok(()) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
             Request::TraceList => Event::TraceSessions { list: kernel.trace_list() },
             Request::Processes => match send_processes(channel, kernel) {
                 Ok(()) => continue,

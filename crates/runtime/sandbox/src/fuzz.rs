@@ -114,6 +114,12 @@ impl Running for Nobody {
         1 << 30
     }
     fn trace(&self, _on: bool) {}
+    fn layers(&self) -> Vec<i32> {
+        Vec::new()
+    }
+    fn clone_to(&self, _files: [OwnedFd; 2], _keeps: bool) -> Result<(), StartError> {
+        Ok(())
+    }
     fn checkpoint(&self, _files: [OwnedFd; 2], _leave_running: bool) -> Result<(), StartError> {
         Ok(())
     }

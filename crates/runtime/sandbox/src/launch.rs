@@ -189,15 +189,9 @@ impl Sandbox {
     }
 
     /// Has a sandbox of a pool, which is set up, build its container under this name. `image`: metadata and pages of the
-    /// checkpoint to be restored, if any.
-    pub fn take(
-        &self,
-        id: &str,
-        stdio: &[OwnedFd; 3],
-        image: Option<[BorrowedFd<'_>; 2]>,
-        keep_tcp: bool,
-    ) -> io::Result<()> {
-        let fds: Vec<_> = stdio.iter().map(AsFd::as_fd).chain(image.into_iter().flatten()).collect();
+    /// checkpoint to be restored, and the files of earlier ones that it names; nothing for a new container.
+    pub fn take(&self, id: &str, stdio: &[OwnedFd; 3], image: &[OwnedFd], keep_tcp: bool) -> io::Result<()> {
+        let fds: Vec<_> = stdio.iter().chain(image).map(AsFd::as_fd).collect();
         self.channel.send(&Request::Take { id: id.into(), keep_tcp }, &fds)
     }
 

@@ -32,7 +32,7 @@ pub(crate) enum Request {
     /// What there is in the network namespace by now, in a memfd, and packet sockets for its interfaces. Before [`Request::Start`].
     Network,
     /// To a sandbox of a pool, which has all its [`Request::Descriptors`]: build the container. With its standard streams, and
-    /// after them the image of a checkpoint, if it is to be restored: metadata and pages.
+    /// after them the image of a checkpoint, if it is to be restored: metadata, pages, and pages of earlier images.
     Take {
         /// Name of the container.
         id: String,
@@ -123,6 +123,13 @@ pub(crate) enum Request {
         /// It goes on afterwards; else it ends.
         leave_running: bool,
     },
+    /// Tell which files of pages the sandbox was restored from. Answered with [`Event::Layers`].
+    Layers,
+    /// As [`Request::Checkpoint`] for a clone that is made at once: without checksums. It goes on.
+    Clone {
+        /// The clone is given the files of [`Event::Layers`]: pages that are in them are named, not written.
+        keeps: bool,
+    },
     /// What to log from now on.
     Log {
         /// More than warnings.
@@ -183,6 +190,11 @@ pub(crate) enum Event {
         threads: u32,
         /// Threads that did not come to a stop.
         missing: u32,
+    },
+    /// The files of pages that the sandbox was restored from.
+    Layers {
+        /// Their descriptors in the sentry.
+        fds: Vec<i32>,
     },
     /// The trace sessions of the sandbox.
     TraceSessions {

@@ -62,7 +62,10 @@ pub(crate) fn taken(channel: &Channel, spec: &mut SandboxSpec, fds: &mut Vec<Own
     spec.stdio = [first, first + 1, first + 2];
     spec.image = match batch.len() {
         3 => None,
-        5 => Some(ImageSpec { metadata: first + 3, pages: first + 4, keep_tcp }),
+        5.. => {
+            let layers = batch.len() - 5;
+            Some(ImageSpec { metadata: first + 3, pages: first + 4, layers, keep_tcp })
+        }
         _ => return Err(invalid("number of descriptors")),
     };
     fds.extend(batch);

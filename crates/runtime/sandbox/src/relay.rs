@@ -92,6 +92,7 @@ pub fn run(
                     | Event::Metrics { .. }
                     | Event::Refusals { .. }
                     | Event::Cored { .. }
+                    | Event::Layers { .. }
                     | Event::WrittenBack { .. }
                     | Event::TraceSessions { .. },
                     _,
