@@ -5,20 +5,8 @@ wrong."""
 import array, ctypes, errno, fcntl, mmap, os, pty, resource, select, signal, socket, struct, subprocess, sys, termios
 import threading, time
 
-DIR = sys.argv[1] if len(sys.argv) > 1 else "/ctl"
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def pause():
-    """The moment in which a checkpoint may be made."""
-    print("ready", flush=True)
-    while not os.path.exists(DIR + "/go"):
-        time.sleep(0.01)
-
-
-def same(got, want, what=""):
-    if got != want:
-        raise AssertionError(f"{what}: expected {want!r}, got {got!r}")
+import objects
+from base import DIR, libc, pause, same
 
 
 def kind_nothing():
@@ -645,6 +633,9 @@ def kind_clock():
     pause()
     same(monotonic <= time.monotonic() < monotonic + 600, True)
     same(wall <= time.time() < wall + 600, True)
+
+
+globals().update((name, f) for name, f in vars(objects).items() if name.startswith("kind_"))
 
 
 def main():

@@ -16,10 +16,36 @@ pid /ctl/nginx.pid;
 events {}
 http {
     access_log off;
+    keepalive_requests 1000000000; keepalive_timeout 1h;
     client_body_temp_path /ctl/b; proxy_temp_path /ctl/p; fastcgi_temp_path /ctl/f;
     uwsgi_temp_path /ctl/u; scgi_temp_path /ctl/s;
-    server { listen 8080; location / { return 200 "served\\n"; } }
+    server { listen 8080; location / { return 200 "$connection_requests\\n"; } }
 }
+"""
+
+# Answers must count the requests of each connection.
+KEEP_ALIVE = r"""
+import itertools, socket, time
+
+def connect():
+    for _ in range(500):
+        try:
+            return socket.create_connection(("127.0.0.1", 8080))
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+
+connections = [connect() for _ in range(8)]
+files = [c.makefile("rb") for c in connections]
+for n in itertools.count(1):
+    for c in connections:
+        c.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+    for f in files:
+        head = b"".join(iter(f.readline, b"\r\n"))
+        length = [line for line in head.splitlines() if line.startswith(b"Content-Length: ")][0].split()[1]
+        body = f.read(int(length))
+        assert body == b"%d\n" % n, (n, head, body)
+    print(n, flush=True)
+    time.sleep(0.002)
 """
 
 NODE = 'let n = 0; require("http").createServer((q, r) => r.end(String(++n))).listen(8080)'
@@ -63,6 +89,8 @@ class Goes:
         need_root()
         Goes.count += 1
         self.id = f"program-{Goes.count}"
+        # The output that counts_on has seen last.
+        self.counted = None
         self.box = suite.Box(self.id, *args)
         # Programs that make users of their own, and write where they like.
         capabilities = ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL"]
@@ -103,6 +131,21 @@ def counts_up(goes, ask):
     goes.rounds(check)
 
 
+def counts_on(goes):
+    """A program that prints numbers goes on without a gap."""
+
+    def more():
+        shown = suite.text(goes.box.out)
+        assert "Traceback" not in shown, shown[-2000:]
+        return len(suite.numbers(goes.box.out)) > 5
+
+    RF.wait_for(more)
+    numbers = suite.numbers(goes.box.out)
+    if goes.counted not in (None, goes.box.out):
+        suite.check(numbers[0], suite.numbers(goes.counted)[-1] + 1, "the first number")
+    goes.counted = goes.box.out
+
+
 def test_redis():
     need_programs("redis-server", "redis-cli")
     goes = Goes("redis-server", "--save", "", "--dir", "/tmp")
@@ -139,6 +182,21 @@ def test_make():
         before = suite.text(goes.box.out).count("made")
         RF.wait_for(lambda: suite.text(goes.box.out).count("made") > before)
         suite.check(suite.text(goes.box.out).replace("made\n", ""), "", "what make says")
+
+    goes_on()
+    goes.rounds(goes_on)
+
+
+def test_nginx():
+    """Master and workers; a client's connections are kept, and each goes on counting its requests."""
+    need_programs("nginx", "python3", "curl")
+    command = "nginx -c /ctl/nginx.conf & exec python3 /ctl/client.py"
+    files = [("nginx.conf", NGINX), ("client.py", KEEP_ALIVE)]
+    goes = Goes("sh", "-c", f"until [ -e /ctl/client.py ]; do sleep 0.05; done; {command}", files=files)
+
+    def goes_on():
+        counts_on(goes)
+        suite.check(goes.inside("curl", "-s", "127.0.0.1:8080"), "1", "a new connection")
 
     goes_on()
     goes.rounds(goes_on)

@@ -87,8 +87,11 @@ pub fn restore(
     let quotas = &kernel.vfs.resources.quotas;
     let tables: HashMap<u64, Arc<FdTable>> =
         saved.tables.iter().map(|table| (table.id, FdTable::new(quotas.files.clone()))).collect();
-    let late =
-        Late { process: &|tgid| groups.find(tgid), table: &|id| tables.get(&id).map(|table| table.id) };
+    let late = Late {
+        process: &|tgid| groups.find(tgid),
+        table: &|id| tables.get(&id).map(|table| table.id),
+        signals: kernel.io_signals(),
+    };
     files.finish(&saved.files, &late)?;
     for table in &saved.tables {
         if let Some(new) = tables.get(&table.id) {

@@ -1,19 +1,18 @@
 //! Signals for changes in a directory: F_NOTIFY. See fcntl(2), "File and directory change notification (dnotify)".
 //!
 //! The receivers of signals about a directory are an attachment of it, which listens to its events. Lock: a leaf, not
-//! held while signals are sent.
+//! held while signals are sent. A checkpoint keeps a [`DirectoryWatchState`] of each open directory; renames have none, as both
+//! events of one come out of one call.
 
 use abi::{Errno, Result};
 use lock_order::Mutex;
+use locks::leases::Tell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use vfs::Caller;
 use vfs::dentry::Dentry;
 use vfs::file::{F_OWNER_PID, OpenFile};
 use vfs::notify::{self, Listener, Watch, event};
-
-/// Sends the signal of an open directory.
-pub type Tell = Arc<dyn Fn(&OpenFile) + Send + Sync>;
 
 const DN_MULTISHOT: u32 = 0x8000_0000;
 
@@ -95,18 +94,30 @@ impl Listener for DirectoryWatches {
         drop(state);
         for (file, tell) in told {
             if let Some(tell) = tell {
-                tell(&file);
+                tell.tell(&file);
             }
         }
     }
     fn gone(&self, _watch: i32) {}
 }
 
-/// Whether an open directory wants signals.
-pub fn is_set(file: &Arc<OpenFile>) -> bool {
-    let listening = file.inode.as_ref().and_then(|inode| inode.attachments()?.get::<Listening>());
-    let wants = |wish: &DirectoryWatch| wish.file.as_ptr() == Arc::as_ptr(file);
-    listening.is_some_and(|listening| listening.wishes.0.lock().list.iter().any(wants))
+/// What an open directory wants, as plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DirectoryWatchState {
+    /// DN_* bits.
+    pub bits: u32,
+    /// The descriptor through which it was asked for.
+    pub fd: i32,
+}
+
+/// What an open directory wants, if it wants signals.
+pub fn state(file: &Arc<OpenFile>) -> Option<DirectoryWatchState> {
+    let listening = file.inode.as_ref()?.attachments()?.get::<Listening>()?;
+    let state = listening.wishes.0.lock();
+    let wish = state.list.iter().find(|wish| wish.file.as_ptr() == Arc::as_ptr(file))?;
+    let again = if wish.again { DN_MULTISHOT } else { 0 };
+    let bits = EVENTS.iter().filter(|(_, events)| wish.mask & events == *events);
+    Some(DirectoryWatchState { bits: bits.fold(again, |all, (bit, _)| all | bit), fd: wish.tell.fd() })
 }
 
 /// F_NOTIFY with these DN_* bits; without any the signals end. ENOTDIR, EINVAL for a directory that tells of nothing.

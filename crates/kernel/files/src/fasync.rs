@@ -2,12 +2,13 @@
 //!
 //! An open file with O_ASYNC subscribes to its operations' queue ([`FileOps::fasync`]). A notification becomes a signal to
 //! the owner, which the layer of tasks sends ([`IoSignals`]). Lock: the owner and the subscription of a file are leaves.
-//! A checkpoint keeps the owner; the subscription follows from the status flags.
+//! A checkpoint keeps the owner and the descriptor; [`restore`] subscribes again.
 
-use abi::Result;
+use abi::{Errno, Result};
+use locks::leases::Tell;
 use std::sync::{Arc, Weak};
 use vfs::Caller;
-use vfs::file::{OpenFile, SignalOwner};
+use vfs::file::{Async, OpenFile, OpenFileState, SignalOwner};
 use wait::{Events, Wake};
 
 /// Sends the signals of files.
@@ -20,7 +21,7 @@ pub trait IoSignals: Send + Sync {
 }
 
 /// Turns notifications of one open file into signals.
-struct Async {
+struct Ready {
     file: Weak<OpenFile>,
     signals: Arc<dyn IoSignals>,
     fd: i32,
@@ -31,7 +32,7 @@ const POLL_OUT: (i32, i64) = (2, 0x304);
 const POLL_PRI: (i32, i64) = (5, 0x82);
 const POLL_HUP: (i32, i64) = (6, 0x18);
 
-impl Wake for Async {
+impl Wake for Ready {
     fn wake(&self, events: Events) -> bool {
         let Some(file) = self.file.upgrade() else { return false };
         let owner = *file.owner.lock();
@@ -105,8 +106,8 @@ pub fn set_status(
             if file.writable() {
                 mask |= Events::WRITABLE;
             }
-            let me = Async { file: Arc::downgrade(file), signals: signals(), fd };
-            Box::new(q.subscribe(mask, Arc::new(me)))
+            let me = Ready { file: Arc::downgrade(file), signals: signals(), fd };
+            Box::new(Async { fd, subscription: q.subscribe(mask, Arc::new(me)) })
         });
         if new.is_none() {
             flags &= !libc::O_ASYNC;
@@ -116,4 +117,30 @@ pub fn set_status(
     }
     file.set_status(flags);
     Ok(())
+}
+
+/// Notifies the owner of an open file that another process wants the leased file, or that the directory has changed.
+pub fn teller(signals: &Arc<dyn IoSignals>, fd: i32) -> Tell {
+    const POLL_MSG: i32 = 3;
+    const BAND: i64 = 0x441;
+    let signals = signals.clone();
+    Tell::new(fd, move |file| {
+        let owner = *file.owner.lock();
+        signals.send(&owner, POLL_MSG, BAND, fd);
+    })
+}
+
+/// The subscriptions of a file that was restored from plain data. EINVAL for a file that cannot have one.
+pub fn restore(
+    cx: &dyn Caller,
+    file: &Arc<OpenFile>,
+    saved: &OpenFileState,
+    signals: &Arc<dyn IoSignals>,
+) -> Result<()> {
+    if saved.urgent {
+        watch_urgent(cx, file, || signals.clone());
+    }
+    let Some(fd) = saved.async_fd else { return Ok(()) };
+    set_status(cx, file, file.flags() | libc::O_ASYNC, fd, || signals.clone())?;
+    if file.flags() & libc::O_ASYNC == 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }

@@ -24,8 +24,29 @@ const NONE: i32 = libc::F_UNLCK;
 const READ: i32 = libc::F_RDLCK;
 const WRITE: i32 = libc::F_WRLCK;
 
-/// Tells the holder (SIGIO).
-pub type Tell = Arc<dyn Fn(&OpenFile) + Send + Sync>;
+/// Tells the holder of an open file (SIGIO).
+#[derive(Clone)]
+pub struct Tell {
+    fd: i32,
+    send: Arc<dyn Fn(&OpenFile) + Send + Sync>,
+}
+
+impl Tell {
+    /// By `send`. `fd`: the descriptor through which the holder asked.
+    pub fn new(fd: i32, send: impl Fn(&OpenFile) + Send + Sync + 'static) -> Tell {
+        Tell { fd, send: Arc::new(send) }
+    }
+
+    /// Tells the file's owner.
+    pub fn tell(&self, file: &OpenFile) {
+        (self.send)(file);
+    }
+
+    /// The descriptor through which the holder asked.
+    pub fn fd(&self) -> i32 {
+        self.fd
+    }
+}
 
 struct Lease {
     file: Weak<OpenFile>,
@@ -136,7 +157,7 @@ pub fn break_for(cx: &dyn Caller, inode: &InodeRef, write: bool, nonblock: bool)
             first
         };
         for (file, tell) in told {
-            tell(&file);
+            tell.tell(&file);
         }
         if nonblock {
             return Err(Errno::EAGAIN.into());

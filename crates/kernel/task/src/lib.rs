@@ -44,6 +44,7 @@ mod hold_creds;
 mod holder;
 mod host_figures;
 mod inherit;
+mod io_signals;
 mod jobs;
 mod kernel;
 mod last_calls;

@@ -59,6 +59,14 @@ fn new_id() -> u64 {
     id
 }
 
+/// O_ASYNC of an open file.
+pub struct Async {
+    /// The descriptor through which it was set.
+    pub fd: i32,
+    /// Turns notifications into signals.
+    pub subscription: Subscription,
+}
+
 /// An open file description: shared by every descriptor that dup(2) or fork(2) made of it.
 pub struct OpenFile {
     /// Where it was opened; `None` for files without a path.
@@ -83,7 +91,7 @@ pub struct OpenFile {
     /// F_SETOWN and F_SETSIG.
     pub owner: Mutex<SignalOwner, { rank::FILE_OWNER }>,
     /// Set while O_ASYNC sends signals.
-    pub fasync: Mutex<Option<Box<Subscription>>>,
+    pub fasync: Mutex<Option<Box<Async>>>,
     /// Set once a socket has had an owner.
     pub urgent: Mutex<Option<Box<Subscription>>>,
     claim: Option<Claim>,

@@ -8,13 +8,14 @@ use super::mounts::{MountMap, address};
 use super::state::{ContextState, FileState, FilesState, InodeLocks, Kind};
 use abi::{Errno, Result};
 use caller::Outcome;
+use files::IoSignals;
 use image::PageSource;
 use ipc::epoll::Epoll;
 use ipc::eventfd::EventFd;
 use ipc::pipe::{Pipe, fifo};
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
-use locks::records;
+use locks::{leases, records};
 use mounts::{FsContext, FsView, MountNs};
 use pid::Pid;
 use socket::unix::{Restored, UnixFamily};
@@ -62,6 +63,8 @@ pub struct Late<'a> {
     pub process: &'a dyn Fn(i32) -> Option<Arc<ThreadGroup>>,
     /// The identity of a descriptor table ([`files::FdTable::id`]) by that of before.
     pub table: &'a dyn Fn(u64) -> Option<u64>,
+    /// What sends the signals of files.
+    pub signals: Arc<dyn IoSignals>,
 }
 
 /// Finds what was open before by its identity.
@@ -168,9 +171,28 @@ impl<'a> FileRestorer<'a> {
         for one in &saved.locks {
             self.lock(one, late).map_err(|error| format!("locks on a file: {error:?}"))?;
         }
-        let Some(unix) = self.unix.take() else { return Ok(()) };
-        unix.fill(&saved.unix, self.given.pid, |id| self.file(id))
-            .map_err(|error| format!("messages of Unix sockets: {error:?}"))
+        if let Some(unix) = self.unix.take() {
+            unix.fill(&saved.unix, self.given.pid, |id| self.file(id))
+                .map_err(|error| format!("messages of Unix sockets: {error:?}"))?;
+        }
+        // What was done until here sends no signals.
+        for one in &saved.files {
+            let Some(file) = self.files.get(&one.open.id) else { continue };
+            self.signals(one, file, late).map_err(|error| failed(one, error))?;
+        }
+        Ok(())
+    }
+
+    /// The signals that a file sends: O_ASYNC, SIGURG, F_NOTIFY.
+    fn signals(&self, one: &FileState, file: &Arc<OpenFile>, late: &Late<'_>) -> Result<()> {
+        let cx = self.given.cx;
+        files::fasync::restore(cx, file, &one.open, &late.signals)?;
+        match one.notify {
+            Some(wish) => {
+                files::dnotify::set(cx, file, wish.bits, files::fasync::teller(&late.signals, wish.fd))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Gives sessions their terminals. To be called when the processes are in the tree.
@@ -194,6 +216,14 @@ impl<'a> FileRestorer<'a> {
                 Some((records::Owner::File(file.id), file))
             }
             records::Owner::Outside => None,
+        })?;
+        if one.leases.is_empty() {
+            return Ok(());
+        }
+        let file = self.file(one.file).ok_or(Errno::EINVAL)?;
+        let inode = file.inode.as_ref().ok_or(Errno::EINVAL)?;
+        leases::restore(inode, &one.leases, self.given.cx.resources().clock.now(), |lease| {
+            Some((self.file(lease.file)?, files::fasync::teller(&late.signals, lease.fd)))
         })
     }
 

@@ -219,38 +219,29 @@ impl<'a> FileSaver<'a> {
     }
 
     /// The locks on the noted files, each inode once.
-    fn locks(&mut self) -> Vec<InodeLocks> {
+    fn locks(&self) -> Vec<InodeLocks> {
         let now = self.cx.resources().clock.now();
-        let (mut all, mut seen, mut leased) = (Vec::new(), HashSet::new(), Vec::new());
-        for Noted { file, holder } in &self.noted {
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        for Noted { file, .. } in &self.noted {
             let Some(inode) = &file.inode else { continue };
             if !seen.insert(Arc::as_ptr(inode).cast::<()>() as usize) {
                 continue;
             }
-            if !leases::state(inode, now).is_empty() {
-                leased.push(format!("{holder}: a file with a lease (F_SETLEASE)"));
-            }
-            let locks = records::state(file);
-            if locks != records::LocksState::default() {
-                all.push(InodeLocks { file: file.id, locks });
+            let (locks, leases) = (records::state(file), leases::state(inode, now));
+            if locks != records::LocksState::default() || !leases.is_empty() {
+                all.push(InodeLocks { file: file.id, locks, leases });
             }
         }
-        leased.into_iter().for_each(|what| self.refuse(what));
         all
     }
 
     /// A file as plain data, or an obstacle.
     fn classify(&mut self, file: &Arc<OpenFile>, holder: &str, checked: &mut CheckedFiles) {
-        if file.fasync.lock().is_some() {
-            self.refuse(format!("{holder}: a file that sends signals (O_ASYNC)"));
-        }
-        if files::dnotify::is_set(file) {
-            self.refuse(format!("{holder}: a directory that sends signals (F_NOTIFY)"));
-        }
         match self.kind_of(file, holder, checked) {
             Ok(kind) => {
                 let in_procfs = file.path.as_ref().is_some_and(|path| path.mount.fs().kind() == "proc");
-                checked.files.insert(file.id, FileState { open: file.state(), kind, in_procfs });
+                let notify = files::dnotify::state(file);
+                checked.files.insert(file.id, FileState { open: file.state(), kind, in_procfs, notify });
             }
             Err(what) => self.refuse(format!("{holder}: {what}")),
         }

@@ -2,12 +2,14 @@
 
 use super::mounts::NamespaceState;
 use abi::stat::Attr;
+use files::dnotify::DirectoryWatchState;
 use hostfs::ImportedState;
 use ipc::epoll::EpollState;
 use ipc::eventfd::EventFdState;
 use ipc::pipe::{EndState, PipeState};
 use ipc::signalfd::SignalFdState;
 use ipc::timerfd::TimerFdState;
+use locks::leases::LeaseState;
 use locks::records::LocksState;
 use serde::{Deserialize, Serialize};
 use socket::unix::UnixState;
@@ -55,6 +57,9 @@ pub struct FileState {
     /// It is in procfs, where the directories of processes come when processes are there.
     #[serde(default)]
     pub in_procfs: bool,
+    /// F_NOTIFY of a directory.
+    #[serde(default)]
+    pub notify: Option<DirectoryWatchState>,
 }
 
 /// The locks on an inode as plain data.
@@ -64,6 +69,9 @@ pub struct InodeLocks {
     pub file: u64,
     /// Record locks and flock(2) locks.
     pub locks: LocksState,
+    /// Leases.
+    #[serde(default)]
+    pub leases: Vec<LeaseState>,
 }
 
 /// A file system in memory as plain data.

@@ -54,6 +54,20 @@ struct World {
     unix: UnixFamily,
     memfds: Arc<Memfds>,
     baseline: Baseline,
+    told: Arc<Told>,
+}
+
+/// Signals of files: owner, band and descriptor.
+#[derive(Default)]
+struct Told(Mutex<Vec<(i32, i64, i32)>>);
+
+impl ::files::IoSignals for Told {
+    fn send(&self, owner: &vfs::SignalOwner, _code: i32, band: i64, fd: i32) {
+        self.0.lock().push((owner.id, band, fd));
+    }
+    fn urgent(&self, owner: &vfs::SignalOwner) {
+        self.0.lock().push((owner.id, 0, 0));
+    }
 }
 
 impl World {
@@ -63,7 +77,14 @@ impl World {
         let (root, memfds) = (TmpFs::new(&memory, Options::default()), Memfds::new(&memory));
         let ns = MountNs::new(&cx.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
         let baseline = Baseline::of(&ns);
-        World { cx, fs: FsContext::new(ns), unix: UnixFamily::new(1 << 20), memfds, baseline }
+        World {
+            cx,
+            fs: FsContext::new(ns),
+            unix: UnixFamily::new(1 << 20),
+            memfds,
+            baseline,
+            told: Arc::default(),
+        }
     }
 
     fn open(&self, path: &[u8], flags: i32) -> Arc<OpenFile> {
@@ -108,7 +129,9 @@ impl World {
             pid: &|_| None,
         };
         let mut all = FileRestorer::new(given, saved).expect("restored");
-        all.finish(saved, &Late { process: &|_| None, table: &|id| Some(id + 1000) }).expect("finished");
+        let signals = self.told.clone();
+        let late = Late { process: &|_| None, table: &|id| Some(id + 1000), signals };
+        all.finish(saved, &late).expect("finished");
         all
     }
 }
@@ -332,4 +355,34 @@ fn terminals_keep_both_ends_and_their_places() {
     let shown = files[1].path.as_ref().expect("has one").display_absolute();
     assert_eq!(shown, b"/pts/0");
     assert!(files[1].path.as_ref().is_some_and(|path| *path == two.path(b"/pts/0")));
+}
+
+#[test]
+fn signals_of_files() {
+    let (from, to) = (World::new(), World::new());
+    let old = from.told.clone() as Arc<dyn ::files::IoSignals>;
+    let (reader, writer) = Pipe::pair(&from.cx, 0).expect("made");
+    let owner = |file: &OpenFile| file.owner.lock().set(vfs::file::F_OWNER_PID, 77, &from.cx.creds);
+    owner(&reader);
+    ::files::fasync::set_status(&from.cx, &reader, libc::O_ASYNC, 5, || old.clone()).expect("set");
+    let leased = from.open(b"/f", libc::O_CREAT | libc::O_RDONLY);
+    owner(&leased);
+    locks::leases::set(&from.cx, &leased, libc::F_RDLCK, ::files::fasync::teller(&old, 6)).expect("leased");
+    let dir = from.open(b"/", libc::O_RDONLY | libc::O_DIRECTORY);
+    // DN_CREATE, DN_DELETE.
+    let bits = 4 | 8;
+    owner(&dir);
+    ::files::dnotify::set(&from.cx, &dir, bits, ::files::fasync::teller(&old, 7)).expect("watched");
+
+    let files = moved(&from, &to, &[&reader, &writer, &leased, &dir]);
+    assert_ne!(files[0].flags() & libc::O_ASYNC, 0);
+    assert_eq!(locks::leases::get(&files[2]), libc::F_RDLCK);
+    assert_eq!(*to.told.0.lock(), []);
+    files[1].ops.write(&to.cx, &files[1], b"x", 0).expect("written");
+    let inode = files[2].inode.as_ref().expect("a file");
+    locks::leases::break_for(&to.cx, inode, true, true).expect_err("leased");
+    drop(to.open(b"/new", libc::O_CREAT | libc::O_RDONLY));
+    drop(to.open(b"/newer", libc::O_CREAT | libc::O_RDONLY));
+    assert_eq!(*to.told.0.lock(), [(77, 0x41, 5), (77, 0x441, 6), (77, 0x441, 7)]);
+    assert_eq!(*from.told.0.lock(), []);
 }

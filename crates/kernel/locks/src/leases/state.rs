@@ -17,6 +17,9 @@ pub struct LeaseState {
     pub kind: i32,
     /// What it has to become (F_RDLCK, F_UNLCK), and the time that is left until it is made so; `None` for ever.
     pub breaking: Option<(i32, Option<Duration>)>,
+    /// The descriptor through which it was taken.
+    #[serde(default)]
+    pub fd: i32,
 }
 
 /// The leases on an inode as plain data, at the moment `now` of the kernel's clock. Threads that wait for their end ask again.
@@ -26,24 +29,31 @@ pub fn state(inode: &InodeRef, now: Ktime) -> Vec<LeaseState> {
         let file = lease.file.upgrade()?.id;
         let left = |end: Ktime| end.since(now);
         let breaking = lease.breaking.map(|(target, end)| (target, end.map(left)));
-        Some(LeaseState { file, kind: lease.kind, breaking })
+        Some(LeaseState { file, kind: lease.kind, breaking, fd: lease.tell.fd() })
     };
     let list = leases.list.lock();
     list.iter().filter_map(lease).collect()
 }
 
-/// Gives an inode without leases those of plain data. `find` gives the open file with an identity, and the way to
-/// notify it; a lease without its file is left out. EINVAL for an inode that can have none.
+/// Gives an inode without leases those of plain data. `find` gives the open file of a lease, and the way to notify it; a lease
+/// without its file is left out. EINVAL for an inode that can have none, and for leases that cannot be.
 pub fn restore(
     inode: &InodeRef,
     saved: &[LeaseState],
     now: Ktime,
-    find: impl Fn(u64) -> Option<(Arc<OpenFile>, Tell)>,
+    find: impl Fn(&LeaseState) -> Option<(Arc<OpenFile>, Tell)>,
 ) -> Result<()> {
+    let valid = |one: &LeaseState| {
+        let target = one.breaking.is_none_or(|(target, _)| matches!(target, super::READ | super::NONE));
+        matches!(one.kind, super::READ | super::WRITE) && target
+    };
+    if inode.kind() != libc::S_IFREG || !saved.iter().all(valid) {
+        return Err(Errno::EINVAL);
+    }
     let attachments = inode.attachments().ok_or(Errno::EINVAL)?;
     let leases = attachments.get_or(Leases::default);
     let lease = |one: &LeaseState| {
-        let (file, tell) = find(one.file)?;
+        let (file, tell) = find(one)?;
         let breaking = one.breaking.map(|(target, left)| (target, left.map(|left| now.plus(left))));
         Some(Lease { file: Arc::downgrade(&file), kind: one.kind, breaking, tell })
     };
@@ -75,7 +85,7 @@ mod tests {
         let told = Arc::new(AtomicUsize::new(0));
         let tell = || -> Tell {
             let told = told.clone();
-            Arc::new(move |_| {
+            Tell::new(3, move |_| {
                 told.fetch_add(1, Ordering::Relaxed);
             })
         };
@@ -85,7 +95,7 @@ mod tests {
         set(&cx, &old, libc::F_RDLCK, tell()).expect("nobody writes");
         assert_eq!(
             state(&inode(&old), now()),
-            [LeaseState { file: old.id, kind: libc::F_RDLCK, breaking: None }]
+            [LeaseState { file: old.id, kind: libc::F_RDLCK, breaking: None, fd: 3 }]
         );
         let again = Err(Failure::Errno(Errno::EAGAIN));
         assert_eq!(break_for(&cx, &inode(&old), true, true), again);
@@ -93,7 +103,7 @@ mod tests {
         let left = saved[0].breaking.and_then(|(_, left)| left).expect("a time limit");
         assert!(left <= Duration::from_secs(45) && left > Duration::from_secs(30), "{left:?}");
 
-        restore(&inode(&new), &saved, now(), |id| (id == old.id).then(|| (new.clone(), tell())))
+        restore(&inode(&new), &saved, now(), |one| (one.file == old.id).then(|| (new.clone(), tell())))
             .expect("restored");
         assert_eq!(get(&new), libc::F_UNLCK);
         // The holder was told already.
@@ -102,5 +112,10 @@ mod tests {
         assert_eq!(break_for(&cx, &inode(&new), true, true), Ok(()));
         restore(&inode(&new), &saved, now(), |_| None).expect("restored");
         assert_eq!(state(&inode(&new), now()), []);
+        let hostile =
+            [LeaseState { kind: 7, ..saved[0] }, LeaseState { breaking: Some((-1, None)), ..saved[0] }];
+        for one in hostile {
+            assert_eq!(restore(&inode(&new), &[one], now(), |_| None), Err(Errno::EINVAL));
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! Signals of files: F_SETOWN and its relatives, O_ASYNC, leases. See fcntl(2).
 
-use abi::{Errno, SigInfo, Signal};
+use abi::Errno;
 use caller::{HasCredentials, Identity};
-use files::IoSignals;
-use std::sync::{Arc, Weak};
-use task::{Current, Kernel, SysResult, Task};
+use std::sync::Arc;
+use task::{Current, SysResult};
 use vfs::OpenFile;
 use vfs::file::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID};
 
@@ -36,7 +35,7 @@ fn set_owner(c: &Current, f: &Arc<OpenFile>, kind: i32, number: i32) -> Result<(
         super::signal::police(c)?;
     }
     f.owner.lock().set(kind, id, &c.creds());
-    files::fasync::watch_urgent(c, f, || signals(c));
+    files::fasync::watch_urgent(c, f, || c.kernel().io_signals());
     Ok(())
 }
 
@@ -76,61 +75,12 @@ pub fn fcntl(c: &mut Current, f: &Arc<OpenFile>, cmd: i32, arg: u64) -> SysResul
     Ok(0)
 }
 
-/// Sends the signals of files to tasks.
-struct Signals(Weak<Kernel>);
-
-impl IoSignals for Signals {
-    fn send(&self, owner: &vfs::SignalOwner, code: i32, band: i64, fd: i32) {
-        let plain = SigInfo::new(Signal::SIGIO, libc::SI_KERNEL);
-        let info = Signal::new(owner.signal).map_or(plain, |s| SigInfo::poll(s, code, band, fd));
-        self.tell(owner, info, plain);
-    }
-
-    fn urgent(&self, owner: &vfs::SignalOwner) {
-        let info = SigInfo::new(Signal::SIGURG, libc::SI_KERNEL);
-        self.tell(owner, info, info);
-    }
-}
-
-impl Signals {
-    /// Sends `info` to the owner's tasks. A task without room for it gets the plain signal, as on Linux; a task that is
-    /// gone needs none.
-    fn tell(&self, owner: &vfs::SignalOwner, info: SigInfo, plain: SigInfo) {
-        let Some(k) = self.0.upgrade() else { return };
-        if owner.kind == F_OWNER_TID {
-            let target = k.task(owner.id).filter(|t| owner.may_signal(&t.creds()));
-            if let Some(t) = target {
-                let _ = t.send(info).or_else(|_| t.send(plain));
-            }
-            return;
-        }
-        let groups: Vec<_> = {
-            let t = k.tree.lock();
-            match owner.kind {
-                F_OWNER_PGRP => t.nodes().filter(|n| n.pgid() == owner.id).map(|n| n.group.clone()).collect(),
-                _ => t.node(owner.id).map(|n| n.group.clone()).into_iter().collect(),
-            }
-        };
-        let may = |t: &Arc<Task>| owner.may_signal(&t.creds());
-        for g in groups.iter().filter(|g| g.any_thread().as_ref().is_some_and(may)) {
-            let _ = g.send(info).or_else(|_| g.send(plain));
-        }
-    }
-}
-
-fn signals(c: &Current) -> Arc<dyn IoSignals> {
-    Arc::new(Signals(Arc::downgrade(c.kernel())))
-}
-
 /// F_SETFL and the requests of ioctl(2) that change status flags.
 pub fn set_status(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result<(), Errno> {
-    files::fasync::set_status(c, f, flags, fd, || signals(c))
+    files::fasync::set_status(c, f, flags, fd, || c.kernel().io_signals())
 }
 
 /// Notifies the owner of an open file that another process wants the leased file, or that the directory has changed.
 pub fn teller(c: &Current, fd: i32) -> locks::leases::Tell {
-    const POLL_MSG: i32 = 3;
-    const BAND: i64 = 0x441;
-    let signals = signals(c);
-    Arc::new(move |f: &OpenFile| signals.send(&f.owner.lock().clone(), POLL_MSG, BAND, fd))
+    files::fasync::teller(&c.kernel().io_signals(), fd)
 }

@@ -59,7 +59,7 @@ impl PlaceState {
 }
 
 /// An open file as plain data. Its object (pipe, socket, inode) is kept by itself; `place`, `inode` and `link` say
-/// which one it is. Locks and leases are kept with the inode. The restoring code calls `fasync` again for O_ASYNC.
+/// which one it is. Locks and leases are kept with the inode. The restoring code makes the subscriptions of `async_fd` and `urgent` anew.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OpenFileState {
     /// Identity ([`OpenFile::id`]), by which tables, queues, locks and epolls refer to it. A restored file has another.
@@ -87,6 +87,12 @@ pub struct OpenFileState {
     /// It was opened to be executed, so no process may open it for writing.
     #[serde(default)]
     pub runs: bool,
+    /// The descriptor through which O_ASYNC was set, while it is set.
+    #[serde(default)]
+    pub async_fd: Option<i32>,
+    /// Its owner gets SIGURG.
+    #[serde(default)]
+    pub urgent: bool,
 }
 
 impl OpenFile {
@@ -97,6 +103,8 @@ impl OpenFile {
         // One lock after the other: a guard would last as long as the literal.
         let position = *self.pos.lock();
         let owner = *self.owner.lock();
+        let async_fd = self.fasync.lock().as_ref().map(|one| one.fd);
+        let urgent = self.urgent.lock().is_some();
         OpenFileState {
             id: self.id,
             place,
@@ -109,6 +117,8 @@ impl OpenFile {
             denied: self.denied.load(Ordering::Relaxed),
             silent: self.is_silent(),
             runs: self.claim.as_ref().is_some_and(claim::Claim::runs),
+            async_fd,
+            urgent,
         }
     }
 
