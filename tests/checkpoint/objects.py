@@ -1,8 +1,8 @@
 """Kinds of objects of kinds.py on the side of files and IPC."""
 
-import fcntl, os, signal, socket, struct
+import ctypes, errno, fcntl, os, signal, socket, struct, time
 
-from base import DIR, pause, same
+from base import DIR, call, libc, pause, same
 
 F_SETSIG, F_GETSIG, F_GETOWN_EX, F_OWNER_PGRP = 10, 11, 16, 2
 
@@ -104,3 +104,190 @@ def kind_directory_signals():
         same(next_signal(chosen)[0], chosen, "made")
         os.unlink(DIR + "/seen/a")
         same(next_signal(chosen)[0], chosen, "removed")
+
+
+IPC_RMID, IPC_CREAT, SEM_UNDO, GETVAL, GETNCNT, SETVAL = 0, 0o1000, 0x1000, 12, 14, 16
+libc.shmat.restype = ctypes.c_void_p
+
+
+def attach(segment, flags=0):
+    at = libc.shmat(segment, None, flags)
+    return (ctypes.c_char * 8192).from_address(at)
+
+
+def attachments(segment):
+    """shm_nattch of IPC_STAT."""
+    shown = ctypes.create_string_buffer(112)
+    call("shmctl", segment, 2, shown)
+    return struct.unpack_from("Q", shown, 88)[0]
+
+
+def ended(child):
+    same(os.waitpid(child, 0)[1], 0, "the child")
+
+
+def kind_sysv_memory():
+    """A segment in two processes, one attached for reading, and one that was removed while attached."""
+    kept = call("shmget", 0x5EED, 8192, IPC_CREAT | 0o600)
+    gone = call("shmget", 0, 5000, 0o600)
+    a, reader, held = attach(kept), attach(kept, 0o10000), attach(gone)
+    a[0:5], a[4096:4100], held[0:4] = b"first", b"next", b"held"
+    call("shmctl", gone, IPC_RMID, None)
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(r, 1)
+        a[10:15] = b"child"
+        os._exit(0 if reader[0:6] == b"second" else 1)
+    pause()
+    same((reader[0:5], reader[4096:4100], held[0:4]), (b"first", b"next", b"held"))
+    same((attachments(kept), attachments(gone)), (4, 2))
+    a[0:6] = b"second"
+    os.write(w, b"x")
+    ended(child)
+    same(reader[10:15], b"child")
+    same((attachments(kept), attachments(gone)), (2, 1))
+    same(call("shmget", 0x5EED, 8192, 0), kept)
+    again = attach(kept)
+    same(again[0:6], b"second")
+    call("shmdt", held)
+    try:
+        same(attachments(gone), "an error")
+    except OSError as error:
+        same(error.errno in (errno.EINVAL, errno.EIDRM), True)
+    call("shmctl", kept, IPC_RMID, None)
+
+
+def semop(semaphores, *operations):
+    packed = b"".join(struct.pack("=Hhh", *operation) for operation in operations)
+    call("semop", semaphores, packed, len(operations))
+
+
+def kind_sysv_semaphores():
+    """Values, adjustments of a process that ends later, processes that sleep, and one with a time-out."""
+    set = call("semget", 0x5EED, 4, IPC_CREAT | 0o600)
+    call("semctl", set, 0, SETVAL, 7)
+    r, w = os.pipe()
+
+    def child(work):
+        pid = os.fork()
+        if pid == 0:
+            work()
+            os._exit(0)
+        return pid
+
+    def adjusts():
+        semop(set, (1, 5, SEM_UNDO), (0, -2, SEM_UNDO))
+        os.write(w, b"x")
+        signal.pause()
+
+    def times_out():
+        started = time.monotonic()
+        packed, limit = struct.pack("=Hhh", 3, -1, 0), struct.pack("qq", 1, 500_000_000)
+        same((libc.semtimedop(set, packed, 1, limit), ctypes.get_errno()), (-1, errno.EAGAIN))
+        same(time.monotonic() - started > 1.4, True, "the time-out")
+
+    adjusting = child(adjusts)
+    os.read(r, 1)
+    sleeping = child(lambda: semop(set, (2, -3, 0)))
+    limited = child(times_out)
+    while call("semctl", set, 2, GETNCNT) != 1 or call("semctl", set, 3, GETNCNT) != 1:
+        time.sleep(0.01)
+    pause()
+    same([call("semctl", set, n, GETVAL) for n in range(4)], [5, 5, 0, 0])
+    os.kill(adjusting, signal.SIGKILL)
+    os.waitpid(adjusting, 0)
+    same([call("semctl", set, n, GETVAL) for n in range(4)], [7, 0, 0, 0], "after the end")
+    semop(set, (2, 4, 0))
+    ended(sleeping)
+    ended(limited)
+    same(call("semctl", set, 2, GETVAL), 1)
+    same(call("semget", 0x5EED, 4, 0), set)
+    call("semctl", set, 0, IPC_RMID)
+
+
+def kind_sysv_messages():
+    """Messages by type, a receiver that waits, and a sender that waits for room."""
+    queue, full = call("msgget", 0x5EED, IPC_CREAT | 0o600), call("msgget", 0, 0o600)
+
+    def send(queue, kind, text):
+        call("msgsnd", queue, struct.pack("q", kind) + text, ctypes.c_size_t(len(text)), 0)
+
+    def receive(queue, kind, flags=0):
+        got = ctypes.create_string_buffer(8 + 8192)
+        length = call("msgrcv", queue, got, ctypes.c_size_t(8192), ctypes.c_long(kind), flags)
+        return struct.unpack_from("q", got)[0], got.raw[8 : 8 + length]
+
+    send(queue, 1, b"one"), send(queue, 2, b"two"), send(queue, 1, b"uno")
+    for n in range(2):
+        send(full, 1, bytes([n]) * 8192)
+    children = []
+    for work in (lambda: same(receive(queue, 9), (9, b"late")), lambda: send(full, 3, b"in the end")):
+        pid = os.fork()
+        if pid == 0:
+            work()
+            os._exit(0)
+        children.append(pid)
+    time.sleep(0.1)
+    pause()
+    same((receive(queue, 2), receive(queue, -5), receive(queue, 0)), ((2, b"two"), (1, b"one"), (1, b"uno")))
+    same(receive(full, 0), (1, b"\0" * 8192))
+    ended(children[1])
+    same(receive(full, 3), (3, b"in the end"))
+    send(queue, 9, b"late")
+    ended(children[0])
+    same(call("msgget", 0x5EED, 0), queue)
+    call("msgctl", queue, IPC_RMID, None), call("msgctl", full, IPC_RMID, None)
+
+
+def kind_message_queues():
+    """POSIX message queues: with a name, without one, with a receiver that waits, and notifications of both sorts."""
+    chosen = signal.SIGRTMIN + 4
+    signal.pthread_sigmask(signal.SIG_BLOCK, [chosen])
+
+    def opened(name):
+        limits = struct.pack("8q", 0, 4, 64, 0, 0, 0, 0, 0)
+        return call("mq_open", name, os.O_CREAT | os.O_RDWR, 0o600, limits)
+
+    def send(queue, text, priority=0):
+        call("mq_send", queue, text, ctypes.c_size_t(len(text)), priority)
+
+    def receive(queue):
+        text, priority = ctypes.create_string_buffer(64), ctypes.c_uint()
+        length = call("mq_receive", queue, text, ctypes.c_size_t(64), ctypes.byref(priority))
+        return text.raw[:length], priority.value
+
+    def notify(queue, how, value, number=0, function=None):
+        at = ctypes.cast(function, ctypes.c_void_p).value if function else 0
+        call("mq_notify", queue, struct.pack("QiiQQ32x", value, number, how, at or 0, 0))
+
+    named, gone, waited, signals, threads = (opened(name) for name in (b"/a", b"/b", b"/c", b"/d", b"/e"))
+    send(named, b"low", 1), send(named, b"high", 9), send(named, b"lower", 0)
+    send(gone, b"no name", 3)
+    call("mq_unlink", b"/b")
+    child = os.fork()
+    if child == 0:
+        same(receive(waited), (b"late", 2))
+        os._exit(0)
+    notify(signals, 0, 77, chosen)
+    told = []
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(told.append)
+    notify(threads, 2, 88, function=function)
+    time.sleep(0.1)
+    pause()
+    same([receive(named) for _ in range(3)], [(b"high", 9), (b"low", 1), (b"lower", 0)])
+    same(receive(gone), (b"no name", 3))
+    send(waited, b"late", 2)
+    ended(child)
+    send(signals, b"x")
+    info = signal.sigtimedwait([chosen], 10)
+    same((info.si_signo, info.si_code, info.si_pid), (chosen, -3, os.getpid()))
+    send(threads, b"x")
+    for _ in range(1000):
+        if told:
+            break
+        time.sleep(0.01)
+    same(told, [88])
+    same(receive(opened(b"/d")), (b"x", 0))
+    for name in (b"/a", b"/c", b"/d", b"/e"):
+        call("mq_unlink", name)

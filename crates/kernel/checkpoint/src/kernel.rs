@@ -27,13 +27,7 @@ impl KernelState {
     /// What it has that cannot be saved.
     pub fn obstacles(kernel: &Kernel) -> Vec<String> {
         let first = &kernel.first;
-        let set = &first.namespaces;
-        let (semaphores, messages, segments) = set.ipc.sysv.counts();
         let counts = [
-            (semaphores, "System V semaphore sets"),
-            (messages, "System V message queues"),
-            (segments, "System V shared memory segments"),
-            (set.ipc.mqueue.count(), "POSIX message queues"),
             (first.loops.numbers().len(), "loop devices"),
             (first.cgroup().children().len(), "control groups below its own"),
             (kernel.keys.count(), "keys"),

@@ -80,6 +80,7 @@ pub fn restore(
         console: restoring.console.as_ref(),
         net: &|inum| network.net(inum),
         socket: &|ino| network.socket(ino),
+        ipc: &|_| Some(kernel.first.namespaces.ipc.clone()),
         pid: &|nr| kernel.pids.find(nr),
     };
     let mut files = FileRestorer::new(given, &saved.files)?;
@@ -112,6 +113,7 @@ pub fn restore(
         threads.into_iter().for_each(|thread| thread.exit());
     }
     files.attach_terminals();
+    kernel.first.namespaces.ipc.sysv.shm_settle();
     drop(files);
     network.go_on(restoring.outside);
     threads

@@ -75,12 +75,22 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         return Err(found);
     }
     let mut parts = Found::default();
-    let processes = standstill.processes(&mut parts).map_err(obstacles)?;
+    let mut processes = standstill.processes(&mut parts).map_err(obstacles)?;
+    let ipc = &kernel.first.namespaces.ipc;
+    // Processes that have ended, and that an object remembers.
+    for doer in ipc.sysv.doers() {
+        let numbers = doer.numbers();
+        let known = processes.pids.iter().any(|one| one.first() == numbers.first());
+        if !known && numbers.len() == processes.last.len() {
+            processes.pids.push(numbers);
+        }
+    }
     let cx = Internal::new(&kernel.vfs);
     let network = NetworkSaver::new();
     let note = |socket: &SocketFile| network.note(socket);
     let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, &note);
     files.container(&kernel.first, saving.baseline);
+    files.ipc(ipc);
     files.console(saving.console.clone());
     let terminals: Vec<_> = {
         let tree = kernel.tree.lock();

@@ -24,7 +24,7 @@ const MAGIC: i64 = 0x1980_0202;
 /// Bytes a name counts for in the directory's size (DIRENT_SIZE).
 const DIRENT_SIZE: u64 = 20;
 /// HARD_MSGMAX and HARD_MSGSIZEMAX.
-const HARD: (i64, i64) = (65536, 16 << 20);
+pub(crate) const HARD: (i64, i64) = (65536, 16 << 20);
 
 pub(crate) fn now() -> Timespec {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
@@ -87,19 +87,11 @@ impl Mqueues {
             ctime: t,
             ..Attr::default()
         };
-        Mqueues::with(
-            Directory { attr, queues: BTreeMap::new(), next_ino: 2 },
-            [256, 10, 8192, 10, 8192],
-            bytes,
-        )
-    }
-
-    fn with(dir: Directory, limits: [i64; 5], bytes: Arc<AtomicU64>) -> Arc<Mqueues> {
         Arc::new_cyclic(|me| Mqueues {
-            dir: Mutex::new(dir),
+            dir: Mutex::new(Directory { attr, queues: BTreeMap::new(), next_ino: 2 }),
             charged: Mutex::default(),
             bytes,
-            limits: limits.map(AtomicI64::new),
+            limits: [256, 10, 8192, 10, 8192].map(AtomicI64::new),
             ended: AtomicBool::new(false),
             me: me.clone(),
         })
@@ -147,9 +139,7 @@ impl Mqueues {
         if d.queues.len() >= MAX_QUEUES || d.queues.len() as i64 >= self.limit(0) && !privileged {
             return Err(Errno::ENOSPC);
         }
-        // As Linux counts: the texts, and a structure for each message and each priority in use.
-        let tree = maxmsg as u64 * 48 + maxmsg.min(32768) as u64 * 40;
-        let bytes = (maxmsg * msgsize) as u64 + tree;
+        let bytes = size_counted(maxmsg, msgsize);
         let limit = cx.rlimit(libc::RLIMIT_MSGQUEUE as i32);
         {
             let mut c = self.charged.lock();
@@ -236,6 +226,12 @@ impl Mqueues {
         mode::check_sticky(&creds, &dir, &victim)?;
         take(&mut d, name)
     }
+}
+
+/// What a queue counts for, as Linux counts: the texts, and a structure for each message and each priority in use.
+pub(crate) fn size_counted(maxmsg: i64, msgsize: i64) -> u64 {
+    let tree = maxmsg as u64 * 48 + maxmsg.min(32768) as u64 * 40;
+    (maxmsg * msgsize) as u64 + tree
 }
 
 /// What permission checks need.

@@ -20,7 +20,7 @@ mod queue;
 mod tests;
 
 pub use fs::{Mqueues, MqueuesState, Restored};
-pub use queue::{Attributes, Notification, NotificationState, NotifyReason, QueueFile, QueueState};
+pub use queue::{Attributes, COOKIE, Notification, NotificationState, NotifyReason, QueueFile, QueueState};
 
 /// Most bytes of messages in all queues of a namespace, each counted with some more.
 pub const MAX_BYTES: u64 = 64 << 20;

@@ -39,6 +39,9 @@ pub struct Attributes {
     pub reserved: [i64; 4],
 }
 
+/// Bytes of the cookie of SIGEV_THREAD (NOTIFY_COOKIE_LEN).
+pub const COOKIE: usize = 32;
+
 /// The process that is notified of the next message in an empty queue, once.
 pub struct Notification {
     /// Process ID of the process that asked.
@@ -49,6 +52,8 @@ pub struct Notification {
     pub signo: i32,
     /// sigev_value.
     pub value: u64,
+    /// SIGEV_THREAD: the netlink socket by its identity ([`OpenFile::id`]), and the cookie that it gets.
+    pub message: Option<(u64, [u8; COOKIE])>,
     /// Tells it.
     pub tell: Box<dyn Fn(NotifyReason) + Send + Sync>,
 }
@@ -192,6 +197,11 @@ impl QueueFile {
     /// The queue behind an open file; EBADF when it is something else.
     pub fn of(file: &OpenFile) -> Result<&QueueFile> {
         file.ops.as_any().downcast_ref().ok_or(Errno::EBADF)
+    }
+
+    /// The queue is in this directory, or was.
+    pub fn is_in(&self, all: &Mqueues) -> bool {
+        std::ptr::eq(self.queue.owner(), all)
     }
 
     /// Attributes and the number of messages.

@@ -1,4 +1,6 @@
-use crate::{Attributes, MAX_BYTES, Mqueues, Notification, NotificationState, QueueFile};
+use crate::{
+    Attributes, MAX_BYTES, Mqueues, MqueuesState, Notification, NotificationState, QueueFile, QueueState,
+};
 use abi::Errno;
 use caller::Failure;
 use vfs::testing::TestCaller;
@@ -85,14 +87,21 @@ fn state_and_back() {
         queue(&named).send(&cx, &named, text.as_bytes(), priority, None).expect("sent");
     }
     queue(&gone).send(&cx, &gone, b"x", 0, None).expect("sent");
-    let wish = || Notification { pid: 7, how: libc::SIGEV_NONE, signo: 9, value: 5, tell: Box::new(|_| {}) };
+    let wish = || Notification {
+        pid: 7,
+        how: libc::SIGEV_NONE,
+        signo: 9,
+        value: 5,
+        message: None,
+        tell: Box::new(|_| {}),
+    };
     queue(&gone).notify(&cx, Some(wish())).expect("nobody else");
     all.remove(&cx, b"b").expect("removed");
 
     let saved = all.state([&*named, &*gone, &*gone]);
     assert_eq!((saved.named.len(), saved.unlinked.len()), (1, 1));
     let tell = |state: &NotificationState| ((state.pid, state.value) == (7, 5)).then(wish);
-    let restored = Mqueues::restore(34, &saved, tell).expect("restored");
+    let restored = Mqueues::new(34).fill(&saved, tell).expect("restored");
     let [named, gone] = [&named, &gone].map(|file| restored.open(&file.state(), None).expect("restored"));
     let mut again = restored.queues.state([&*named, &*gone]);
     assert_ne!(again.attr.dev, saved.attr.dev);
@@ -117,4 +126,33 @@ fn state_and_back() {
     drop((named, gone, restored));
     assert_eq!(queues.bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
     assert!(queues.charged.lock().is_empty());
+}
+
+#[test]
+fn hostile_states() {
+    let (all, cx) = (Mqueues::new(33), user(0));
+    let file = all.open(&cx, b"a", NEW, 0o600, sized(4, 8).as_ref()).expect("opened");
+    QueueFile::of(&file).expect("a queue").send(&cx, &file, b"text", 1, None).expect("sent");
+    let good = all.state([&*file]);
+    let fill = |saved: &MqueuesState| Mqueues::new(34).fill(saved, |_| None).map(drop);
+    assert_eq!(fill(&good), Ok(()));
+    let changes: [fn(&mut QueueState); 8] = [
+        |q| q.limits.0 = 0,
+        |q| q.limits.1 = i64::MAX,
+        |q| q.limits.1 = 3,
+        |q| q.messages = vec![(0, Vec::new()); 5],
+        |q| q.messages = vec![(u32::MAX, Vec::new())],
+        |q| q.attr.mode = libc::S_IFDIR,
+        |q| q.attr.ino = u64::MAX,
+        |q| q.attr.ino = 1,
+    ];
+    for (n, change) in changes.into_iter().enumerate() {
+        let mut saved = good.clone();
+        saved.named.values_mut().for_each(change);
+        assert_eq!(fill(&saved), Err(Errno::EINVAL), "{n}");
+    }
+    let twice = MqueuesState { unlinked: good.named.values().cloned().collect(), ..good.clone() };
+    let limits = MqueuesState { limits: [i64::MAX; 5], ..good.clone() };
+    let numbers = MqueuesState { next_ino: u64::MAX, ..good };
+    assert_eq!([twice, limits, numbers].map(|saved| fill(&saved)), [Err(Errno::EINVAL); 3]);
 }

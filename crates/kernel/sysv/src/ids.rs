@@ -20,7 +20,7 @@ pub(crate) trait Object {
 }
 
 /// A table as plain data, for a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TableState<S> {
     /// The objects, in the order of their indices. Each knows its ID and key.
     pub objects: Vec<S>,
@@ -54,18 +54,23 @@ impl<T: Object> Ids<T> {
         TableState { objects, position: (self.last, self.seq) }
     }
 
-    /// Takes over the objects of plain data, each made by `load`.
+    /// Takes over the objects of plain data, each made by `load`. EINVAL for IDs, keys and a position that cannot be.
     pub fn restore<S>(&mut self, saved: &TableState<S>, load: impl Fn(&S) -> Result<T>) -> Result<()> {
         for one in &saved.objects {
             let object = load(one)?;
             let Perm { id, key, .. } = object.perm();
             let index = usize::try_from(id).map_err(|_| Errno::EINVAL)? % MAX_INDEX;
-            self.items.insert(index, Arc::new(object));
-            if key != IPC_PRIVATE {
-                self.keys.insert(key, index);
+            let twice = self.items.insert(index, Arc::new(object)).is_some()
+                || key != IPC_PRIVATE && self.keys.insert(key, index).is_some();
+            if twice {
+                return Err(Errno::EINVAL);
             }
         }
-        (self.last, self.seq) = saved.position;
+        let (last, seq) = saved.position;
+        if last > MAX_INDEX || !(0..=0xffff).contains(&seq) {
+            return Err(Errno::EINVAL);
+        }
+        (self.last, self.seq) = (last, seq);
         Ok(())
     }
 

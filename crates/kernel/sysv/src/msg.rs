@@ -31,7 +31,20 @@ pub const MSG_EXCEPT: i32 = 0o20000;
 pub const MSG_NOERROR: i32 = 0o10000;
 
 /// `struct msqid64_ds`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[repr(C)]
 #[expect(missing_docs, reason = "names as in the manual page")]
 pub struct MsqidDs {
@@ -48,11 +61,12 @@ pub struct MsqidDs {
 }
 
 /// A message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Message {
     /// Its type, above 0.
     pub kind: i64,
     /// Its text.
+    #[serde(with = "serde_bytes")]
     pub text: Vec<u8>,
 }
 

@@ -7,7 +7,20 @@ use vfs::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct ipc64_perm` of x86-64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[repr(C)]
 #[expect(missing_docs, reason = "names as in the manual page")]
 pub struct IpcPerm {
@@ -24,7 +37,7 @@ pub struct IpcPerm {
 }
 
 /// Key, owner, creator and mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Perm {
     /// The whole id.
     pub id: i32,

@@ -148,9 +148,15 @@ impl MapOps for Attached {
     }
 }
 
-/// The id of the segment that a mapped file is, and its namespace.
+/// The id of the segment that a mapped file is.
 pub fn segment_of(file: &OpenFile) -> Option<i32> {
     file.ops.as_any().downcast_ref::<Attached>().map(|a| a.id)
+}
+
+/// The same with the namespace, as long as that lasts.
+pub fn segment_in(file: &OpenFile) -> Option<(Arc<IpcNamespace>, i32)> {
+    let attached = file.ops.as_any().downcast_ref::<Attached>()?;
+    Some((attached.namespace.upgrade()?, attached.id))
 }
 
 /// What shmat(2) has to map.
@@ -223,12 +229,16 @@ impl IpcNamespace {
 
     /// What a mapping of a segment maps.
     fn attachment(self: &Arc<Self>, seg: &Segment, id: i32, read_only: bool) -> Result<Attachment> {
-        let (inner, nattch) = (seg.file.ops.clone(), seg.nattch.clone());
-        let ops = Attached { inner, id, nattch, namespace: Arc::downgrade(self) };
+        let ops = self.attached(seg, id);
         let access = if read_only { libc::O_RDONLY } else { libc::O_RDWR };
         let file = OpenFile::new(seg.file.path.clone(), seg.file.inode.clone(), Arc::new(ops), access);
         let len = page_up(seg.size).ok_or(Errno::EINVAL)?;
         Ok(Attachment { file: MappedFile::new(file), len })
+    }
+
+    fn attached(self: &Arc<Self>, seg: &Segment, id: i32) -> Attached {
+        let (inner, nattch) = (seg.file.ops.clone(), seg.nattch.clone());
+        Attached { inner, id, nattch, namespace: Arc::downgrade(self) }
     }
 
     /// A segment was attached (or detached) by the caller.

@@ -6,13 +6,14 @@ use crate::sem::{Set, SetState};
 use crate::shm::{Segment, SegmentState};
 use crate::{Doer, IpcNamespace, Limits};
 use abi::{Errno, Result};
+use pid::Pid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use user_ns::UserNamespace;
 use vfs::OpenFile;
 
 /// [`Limits`] as plain data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[expect(missing_docs, reason = "the fields of Limits")]
 pub struct LimitsState {
     pub shmmax: u64,
@@ -26,7 +27,7 @@ pub struct LimitsState {
 }
 
 /// An IPC namespace as plain data. The user namespace is an object of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct IpcState {
     /// /proc/sys/kernel.
     pub limits: LimitsState,
@@ -53,20 +54,16 @@ impl Limits {
             next_id: self.next_id.each_ref().map(|n| n.load(Relaxed)),
         }
     }
-}
 
-impl From<&LimitsState> for Limits {
-    fn from(saved: &LimitsState) -> Limits {
-        Limits {
-            shmmax: saved.shmmax.into(),
-            shmall: saved.shmall.into(),
-            shmmni: saved.shmmni.into(),
-            msgmax: saved.msgmax.into(),
-            msgmnb: saved.msgmnb.into(),
-            msgmni: saved.msgmni.into(),
-            sem: saved.sem.map(Into::into),
-            next_id: saved.next_id.map(Into::into),
-        }
+    fn set(&self, saved: &LimitsState) {
+        self.shmmax.store(saved.shmmax, Relaxed);
+        self.shmall.store(saved.shmall, Relaxed);
+        self.shmmni.store(saved.shmmni, Relaxed);
+        self.msgmax.store(saved.msgmax, Relaxed);
+        self.msgmnb.store(saved.msgmnb, Relaxed);
+        self.msgmni.store(saved.msgmni, Relaxed);
+        self.sem.iter().zip(saved.sem).for_each(|(limit, saved)| limit.store(saved, Relaxed));
+        self.next_id.iter().zip(saved.next_id).for_each(|(id, saved)| id.store(saved, Relaxed));
     }
 }
 
@@ -89,13 +86,34 @@ impl IpcNamespace {
         pid: impl Fn(i32) -> Doer,
         file: impl Fn(u64) -> Option<Arc<OpenFile>>,
     ) -> Result<Arc<IpcNamespace>> {
-        let ns = IpcNamespace::with(user_ns, memfds, Limits::from(&saved.limits), Arc::default());
-        ns.shm.lock().restore(&saved.shm, |one| {
-            Ok(Segment::restore(one, file(one.file).ok_or(Errno::ENOENT)?, &pid))
-        })?;
-        ns.sem.lock().restore(&saved.sem, |one| Set::restore(&ns, one, &pid))?;
-        ns.msg.lock().restore(&saved.msg, |one| Queue::restore(&ns, one, &pid))?;
-        ns.next_number.store(saved.next_number, Relaxed);
+        let ns = IpcNamespace::new(user_ns, memfds);
+        ns.fill(saved, pid, file)?;
         Ok(ns)
+    }
+
+    /// As [`IpcNamespace::restore`], for one that is there and has no objects. EINVAL for objects that cannot be.
+    pub fn fill(
+        &self,
+        saved: &IpcState,
+        pid: impl Fn(i32) -> Doer,
+        file: impl Fn(u64) -> Option<Arc<OpenFile>>,
+    ) -> Result<()> {
+        self.limits.set(&saved.limits);
+        self.shm
+            .lock()
+            .restore(&saved.shm, |one| Segment::restore(one, file(one.file).ok_or(Errno::ENOENT)?, &pid))?;
+        self.sem.lock().restore(&saved.sem, |one| Set::restore(self, one, &pid))?;
+        self.msg.lock().restore(&saved.msg, |one| Queue::restore(self, one, &pid))?;
+        self.next_number.store(saved.next_number, Relaxed);
+        Ok(())
+    }
+
+    /// The processes that objects remember.
+    pub fn doers(&self) -> Vec<Arc<Pid>> {
+        let mut all: Vec<Doer> = Vec::new();
+        self.shm.lock().iter().for_each(|(_, one)| all.extend(one.doers()));
+        self.sem.lock().iter().for_each(|(_, one)| all.extend(one.doers()));
+        self.msg.lock().iter().for_each(|(_, one)| all.extend(one.doers()));
+        all.into_iter().flatten().collect()
     }
 }

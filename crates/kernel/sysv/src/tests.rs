@@ -1,6 +1,6 @@
 use crate::msg::{MSG_COPY, MSG_EXCEPT, Message};
 use crate::sem::{Ask, SemBuf, UndoList};
-use crate::{IPC_PRIVATE, IpcNamespace};
+use crate::{IPC_PRIVATE, IpcNamespace, IpcState};
 use abi::Errno;
 use caller::Failure;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ fn state_and_back() {
     let op = |num, op| SemBuf { num, op, flags: 0x1000 };
     ns.semop(&me, set, &[op(0, 4), op(2, 2)], None, || list.clone()).expect("made");
     let shm = ns.shmget(&me, 7, 5000, CREAT | 0o600).expect("made");
-    let _attached = ns.shm_open(&me, shm, 0).expect("opened");
+    let attached = ns.shm_open(&me, shm, 0).expect("opened");
     ns.shm_remove(&me, shm).expect("marked");
 
     let saved = ns.state();
@@ -194,8 +194,11 @@ fn state_and_back() {
     assert_eq!(again.sem_values(&me, set), Ok(vec![0, 0, 0]));
     assert_eq!(again.sem_ask(&me, set, 0, Ask::Pid), Ok(nine.nr()));
     // The segment is there until the last of its mappings, which are made again, is gone.
-    let mapped = again.shm_attached(shm, false).expect("there");
-    assert_eq!((mapped.len, again.shm_stat(&me, shm).map(|ds| (ds.nattch, ds.segsz))), (8192, Ok((1, 5000))));
+    let file = again.shm_file(&attached.file.state(), shm).expect("there");
+    assert_eq!(crate::shm::segment_of(&file), Some(shm));
+    let mapped = files::MappedFile::new(file);
+    again.shm_settle();
+    assert_eq!(again.shm_stat(&me, shm).map(|ds| (ds.nattch, ds.segsz)), Ok((1, 5000)));
     drop(mapped);
     assert_eq!(again.shm_stat(&me, shm).map(drop), Err(Errno::EINVAL));
     // What is given back can be taken again.
@@ -203,4 +206,37 @@ fn state_and_back() {
     again.sem_remove(&me, set).expect("removed");
     let counters = [&again.msg_bytes, &again.sems, &again.undo_bytes];
     assert_eq!(counters.map(|n| n.load(std::sync::atomic::Ordering::Relaxed)), [0, 0, 0]);
+}
+
+#[test]
+fn hostile_states() {
+    let (ns, me) = (namespace(), user(10));
+    ns.shmget(&me, 7, 5000, CREAT | 0o600).expect("made");
+    ns.semget(&me, 6, 3, CREAT | 0o600).expect("made");
+    ns.msgget(&me, 5, CREAT | 0o600).expect("made");
+    let segment = ns.shm_files().pop().expect("one");
+    let good = ns.state();
+    let fill = |saved: &IpcState| namespace().fill(saved, |_| None, |_| Some(segment.clone()));
+    assert_eq!(fill(&good), Ok(()));
+    let bad = |change: fn(&mut IpcState)| {
+        let mut saved = good.clone();
+        change(&mut saved);
+        fill(&saved)
+    };
+    let changes: [fn(&mut IpcState); 11] = [
+        |s| s.shm.objects[0].size = u64::MAX,
+        |s| s.shm.objects[0].size = 0,
+        |s| s.shm.objects[0].size = 8193,
+        |s| s.shm.objects[0].perm.id = -1,
+        |s| s.shm.position.0 = usize::MAX,
+        |s| s.shm.position.1 = i32::MAX,
+        |s| s.sem.objects[0].sems[0].value = -1,
+        |s| s.sem.objects[0].sems[0].value = i32::MAX,
+        |s| s.sem.objects[0].sems.clear(),
+        |s| s.sem.objects[0].undo = vec![(1, vec![0; 4])],
+        |s| s.msg.objects.extend(s.msg.objects.clone()),
+    ];
+    for (n, change) in changes.into_iter().enumerate() {
+        assert_eq!(bad(change), Err(Errno::EINVAL), "{n}");
+    }
 }

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use syscall_filter::{DISABLED, FILTER, SeccompState};
 use sysresult::Restart;
+use sysv::sem::{UndoList, UndoListState};
 
 /// Numbers of a process ID, from the sandbox's own namespace inwards.
 pub type Numbers = Vec<i32>;
@@ -174,6 +175,9 @@ pub struct ProcessesState {
     pub filters: Vec<Vec<FilterState>>,
     /// The first process of each container, by its index.
     pub first: Vec<(u32, i32)>,
+    /// Adjustments of semaphores, each with the first thread that has them ([`ThreadState::sem_undo`]).
+    #[serde(default)]
+    pub undo: Vec<(i32, UndoListState)>,
 }
 
 /// The parts of threads that are kept elsewhere, as saving meets them.
@@ -249,8 +253,6 @@ impl Task {
             || !Arc::ptr_eq(&own.time_for_children, &initial.time_for_children);
         let creds = self.creds();
         // One lock after the other: guards would last as long as the literal.
-        let undo = self.sem_undo.lock().clone();
-        let undoes = undo.is_some_and(|list| !list.state().sets.is_empty());
         let policy = *self.mempolicy.lock() != mm::Policy::default();
         let inherits = !self.pi.lock().is_idle();
         let checks = [
@@ -264,7 +266,6 @@ impl Task {
                 "is in a control group below",
             ),
             (self.seccomp.chain().is_some_and(|c| c.is_supervised()), "has a supervised seccomp filter"),
-            (undoes, "has adjustments of System V semaphores (SEM_UNDO)"),
             (policy, "has a memory policy"),
             (inherits, "holds or waits for a futex with priority inheritance"),
             (!self.keyrings.is_default(), "has keyrings of its own"),
@@ -355,7 +356,12 @@ impl Standstill {
                     parts.file_context(tid, &fs);
                 }
                 let undo = task.sem_undo.lock().clone();
-                let sem_undo = undo.map(|list| undos.number(&list, || tid));
+                let sem_undo = undo.map(|list| {
+                    undos.number(&list, || {
+                        all.undo.push((tid, list.state()));
+                        tid
+                    })
+                });
                 all.threads.push(task.state(current, named, seccomp_filters, sem_undo));
             }
         }
@@ -576,6 +582,12 @@ impl Kernel {
         }
         let by_tid: HashMap<i32, Arc<Task>> =
             threads.iter().map(|t| (t.task.tid(), t.task.clone())).collect();
+        for (tid, list) in &saved.undo {
+            let task = by_tid.get(tid).ok_or("adjustments of semaphores without a thread")?;
+            let pid = self.pids.find(list.pid).unwrap_or_else(|| task.group.pid.clone());
+            let list = UndoList::restore(task.nsproxy().ipc.sysv.clone(), list, pid);
+            *task.sem_undo.lock() = Some(list);
+        }
         for state in &saved.threads {
             if let Some((first, task)) =
                 state.sem_undo.and_then(|id| by_tid.get(&id)).zip(by_tid.get(&state.tid))

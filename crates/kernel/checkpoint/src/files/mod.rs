@@ -16,7 +16,8 @@ pub use self::mounts::{Baseline, MountState, NamespaceState};
 pub use restore::{FileRestorer, FindPid, Given, Late};
 pub use save::{CheckedFiles, FileSaver};
 pub use state::{
-    BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree, TerminalState,
+    BoundState, ContextState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind, MountedTree,
+    TerminalState,
 };
 
 use ::mounts::FsContext;

@@ -17,6 +17,8 @@ use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
 use locks::{leases, records};
 use mounts::{FsContext, FsView, MountNs};
+use mqueue::{Notification, NotificationState};
+use nsproxy::Ipc;
 use pid::Pid;
 use socket::unix::{Restored, UnixFamily};
 use socket::{NetNamespace, SocketFile, SocketOps};
@@ -53,6 +55,8 @@ pub struct Given<'a> {
     pub net: &'a dyn Fn(u64) -> Option<Arc<NetNamespace>>,
     /// The socket of another family that had an inode with this number.
     pub socket: &'a dyn Fn(u64) -> Option<Arc<dyn SocketOps>>,
+    /// The IPC namespace that had this inode number; it has no objects.
+    pub ipc: &'a dyn Fn(u64) -> Option<Arc<Ipc>>,
     /// Numbers of processes, which must have been given out.
     pub pid: FindPid<'a>,
 }
@@ -78,6 +82,8 @@ pub struct FileRestorer<'a> {
     pipes: Vec<Arc<Pipe>>,
     terminals: Vec<(Arc<Devpts>, Arc<Pty>)>,
     unix: Option<Restored>,
+    /// Message queues, by the inode number that their IPC namespace had.
+    queues: HashMap<u64, mqueue::Restored>,
 }
 
 /// A terminal, and the file system that shows it.
@@ -106,11 +112,18 @@ impl<'a> FileRestorer<'a> {
         let pipes = saved.pipes.iter().map(pipe).collect::<std::result::Result<_, _>>()?;
         let unix = sockets(&given, &objects, saved)?;
         let files = HashMap::new();
+        let (unix, queues) = (Some(unix), HashMap::new());
         let mut all =
-            FileRestorer { given, mounts, namespaces, objects, files, pipes, terminals, unix: Some(unix) };
+            FileRestorer { given, mounts, namespaces, objects, files, pipes, terminals, unix, queues };
         for one in saved.files.iter().filter(|one| !is_late(one)) {
             let file = all.open(one).map_err(|error| failed(one, error))?;
             all.files.insert(one.open.id, file);
+        }
+        for one in &saved.ipc {
+            let ns = (all.given.ipc)(one.inum).ok_or("an IPC namespace that is not there")?;
+            ns.sysv
+                .fill(&one.sysv, all.given.pid, |id| all.file(id))
+                .map_err(|error| format!("System V IPC: {error:?}"))?;
         }
         Ok(all)
     }
@@ -152,6 +165,14 @@ impl<'a> FileRestorer<'a> {
     /// Makes the files that refer to processes, and what files hold of other files: items of epolls, messages of Unix
     /// sockets, locks.
     pub fn finish(&mut self, saved: &FilesState, late: &Late<'_>) -> std::result::Result<(), String> {
+        for one in &saved.ipc {
+            let ns = (self.given.ipc)(one.inum).ok_or("an IPC namespace that is not there")?;
+            let queues = ns.mqueue.fill(&one.mqueue, |state| self.notification(state, late));
+            let queues = queues.map_err(|error| format!("message queues: {error:?}"))?;
+            if self.queues.insert(one.inum, queues).is_some() {
+                return Err("an IPC namespace is there twice".into());
+            }
+        }
         for one in saved.files.iter().filter(|one| is_late(one)) {
             let file = match &one.kind {
                 Kind::Process(state) => (late.process)(state.process)
@@ -193,6 +214,17 @@ impl<'a> FileRestorer<'a> {
             }
             None => Ok(()),
         }
+    }
+
+    /// What tells a process of a message; `None` when the process or its socket is gone.
+    fn notification(&self, saved: &NotificationState, late: &Late<'_>) -> Option<Notification> {
+        let group = (late.process)(saved.pid)?;
+        let socket = match saved.message {
+            Some((file, cookie)) => Some((self.file(file)?, cookie)),
+            None => None,
+        };
+        let asked = (saved.how, saved.signo, saved.value);
+        task::message_notification(&group, asked, socket.as_ref()).ok()
     }
 
     /// Gives sessions their terminals. To be called when the processes are in the tree.
@@ -274,6 +306,15 @@ impl<'a> FileRestorer<'a> {
                 OpenFile::restore(saved, None, new.inode.clone(), new.ops.clone())
             }
             Kind::Process(_) => Err(Errno::EINVAL),
+            Kind::Segment(ns, id) => {
+                let ns = (self.given.ipc)(*ns).ok_or(Errno::ENOENT)?;
+                ns.sysv.shm_file(saved, *id)
+            }
+            Kind::Queue(ns) => {
+                let queues = self.queues.get(ns).ok_or(Errno::ENOENT)?;
+                let path = saved.place.as_ref().map(|place| self.path(place)).transpose()?;
+                queues.open(saved, path)
+            }
             Kind::Unix(attr, net) => {
                 let ops = self.unix.as_ref().and_then(|unix| unix.socket(attr.ino)).ok_or(Errno::ENOENT)?;
                 let net = (self.given.net)(*net).ok_or(Errno::ENOENT)?;
@@ -304,7 +345,7 @@ impl<'a> FileRestorer<'a> {
 fn is_late(one: &FileState) -> bool {
     let of_process = |place: &PlaceState| place.path.get(1).is_some_and(u8::is_ascii_digit);
     match &one.kind {
-        Kind::Process(_) => true,
+        Kind::Process(_) | Kind::Segment(..) | Kind::Queue(_) => true,
         Kind::Place | Kind::PathOnly => {
             one.open.place.as_ref().is_some_and(|place| of_process(place) && one.in_procfs)
         }

@@ -2,7 +2,8 @@
 
 use super::mounts::{Baseline, NamespaceState};
 use super::state::{
-    BoundState, ContextState, FileState, FilesState, InodeLocks, Kind, MountedTree, TerminalState,
+    BoundState, ContextState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind, MountedTree,
+    TerminalState,
 };
 use crate::Obstacle;
 use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, major};
@@ -17,6 +18,8 @@ use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
 use locks::{leases, records};
 use mounts::FsContext;
+use mqueue::QueueFile;
+use nsproxy::Ipc;
 use socket::SocketFile;
 use socket::unix::{Addr, UnixFamily, UnixState};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -56,6 +59,7 @@ pub struct FileSaver<'a> {
     loose: BTreeMap<u64, Vec<InodeRef>>,
     /// What the containers began with.
     views: Vec<(u32, Arc<FsContext>)>,
+    ipc: Vec<Arc<Ipc>>,
     noted: Vec<Noted>,
     known: HashSet<u64>,
     obstacles: Vec<Obstacle>,
@@ -81,6 +85,7 @@ impl<'a> FileSaver<'a> {
             roots: BTreeMap::new(),
             loose: BTreeMap::new(),
             views: Vec::new(),
+            ipc: Vec::new(),
             noted: Vec::new(),
             known: HashSet::new(),
             obstacles: Vec::new(),
@@ -116,6 +121,14 @@ impl<'a> FileSaver<'a> {
         self.obstacles.extend(baseline.obstacles(&now));
         self.mounts.extend(now.mounts.iter().map(|mount| mount.id));
         self.namespaces.push(now);
+    }
+
+    /// Notes the objects of an IPC namespace.
+    pub fn ipc(&mut self, ns: &Arc<Ipc>) {
+        for file in ns.sysv.shm_files() {
+            self.note(&file, &|| "a System V shared memory segment".into());
+        }
+        self.ipc.push(ns.clone());
     }
 
     /// Notes an open file; gives its identity. `holder` says what holds it: `descriptor 5 of process 12 (nginx)`.
@@ -214,6 +227,12 @@ impl<'a> FileSaver<'a> {
         if !self.obstacles.is_empty() {
             return Err(self.obstacles);
         }
+        let objects = |ns: &Arc<Ipc>| IpcNamespaceState {
+            inum: ns.inum,
+            sysv: ns.sysv.state(),
+            mqueue: ns.mqueue.state(self.noted.iter().map(|noted| &*noted.file)),
+        };
+        checked.ipc = self.ipc.iter().map(objects).collect();
         checked.namespaces = self.namespaces;
         Ok(checked)
     }
@@ -266,6 +285,15 @@ impl<'a> FileSaver<'a> {
                 None => Some(file.attr().map_err(|_| "a pipe without attributes".to_owned())?),
             };
             return Ok(Kind::Pipe(checked.pipe(end.pipe()), end.state(), attr));
+        }
+        if let Some((sysv, id)) = sysv::shm::segment_in(file) {
+            let ns = self.ipc.iter().find(|ns| Arc::ptr_eq(&ns.sysv, &sysv));
+            let ns = ns.ok_or("shared memory of another IPC namespace")?;
+            return Ok(Kind::Segment(ns.inum, id));
+        }
+        if let Ok(queue) = QueueFile::of(file) {
+            let ns = self.ipc.iter().find(|ns| queue.is_in(&ns.mqueue));
+            return Ok(Kind::Queue(ns.ok_or("a message queue of another IPC namespace")?.inum));
         }
         if let Some((pty, slave)) = tty::pty_of(file) {
             return Ok(Kind::Terminal(checked.terminal(&pty, !slave), !slave));
@@ -395,7 +423,6 @@ fn at_place(file: &OpenFile, path: &Path) -> Result<Kind, String> {
         S_IFREG | S_IFDIR if matches!(fstype, "nsfs" | "fuse" | "erofs") => {
             Err(format!("{} of {fstype}, which cannot be saved", shown()))
         }
-        S_IFREG if fstype == "mqueue" => Err(format!("the message queue {}", shown())),
         S_IFREG | S_IFDIR => Ok(Kind::Place),
         S_IFCHR => {
             let rdev = file.inode.as_ref().and_then(|inode| inode.attr().ok()).map_or(0, |attr| attr.rdev);
@@ -426,6 +453,7 @@ pub struct CheckedFiles {
     trees: Vec<(Option<u64>, Tree)>,
     bound: Vec<BoundState>,
     unix: UnixState,
+    ipc: Vec<IpcNamespaceState>,
 }
 
 impl CheckedFiles {
@@ -469,6 +497,7 @@ impl CheckedFiles {
             locks: self.locks,
             bound: self.bound,
             unix: self.unix,
+            ipc: self.ipc,
         })
     }
 }

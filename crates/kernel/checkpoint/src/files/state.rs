@@ -11,8 +11,10 @@ use ipc::signalfd::SignalFdState;
 use ipc::timerfd::TimerFdState;
 use locks::leases::LeaseState;
 use locks::records::LocksState;
+use mqueue::MqueuesState;
 use serde::{Deserialize, Serialize};
 use socket::unix::UnixState;
+use sysv::IpcState;
 use task::pidfd::PidFdState;
 use tmpfs::state::TreeState;
 use tty::PtyState;
@@ -45,6 +47,10 @@ pub enum Kind {
     Unix(Attr, u64),
     /// The same for a socket of another family, which the network's part of the image has.
     Network(Attr, u64),
+    /// What memory that shmat(2) attached is mapped from: the inode number of the IPC namespace, and the ID of the segment.
+    Segment(u64, i32),
+    /// A POSIX message queue, by the inode number of its IPC namespace.
+    Queue(u64),
 }
 
 /// An open file as plain data.
@@ -105,6 +111,17 @@ pub struct TerminalState {
     pub served: bool,
 }
 
+/// The objects of an IPC namespace as plain data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IpcNamespaceState {
+    /// The number of its nsfs inode. A restored namespace has another.
+    pub inum: u64,
+    /// System V IPC.
+    pub sysv: IpcState,
+    /// POSIX message queues.
+    pub mqueue: MqueuesState,
+}
+
 /// Everything that open files are, as plain data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FilesState {
@@ -128,6 +145,9 @@ pub struct FilesState {
     pub bound: Vec<BoundState>,
     /// Unix sockets with their messages.
     pub unix: UnixState,
+    /// System V IPC and message queues.
+    #[serde(default)]
+    pub ipc: Vec<IpcNamespaceState>,
 }
 
 /// What a process sees of the tree of files, as plain data.

@@ -126,6 +126,7 @@ impl World {
             console: None,
             net: &|_| None,
             socket: &|_| None,
+            ipc: &|_| None,
             pid: &|_| None,
         };
         let mut all = FileRestorer::new(given, saved).expect("restored");

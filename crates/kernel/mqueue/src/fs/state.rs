@@ -1,7 +1,8 @@
 //! The queues of an IPC namespace as plain data, for a checkpoint.
 
-use super::{Directory, Mqueues};
-use crate::queue::{Notification, NotificationState, Queue, QueueFile, QueueState};
+use super::{DIRENT_SIZE, HARD, Mqueues, checked};
+use crate::MAX_QUEUES;
+use crate::queue::{FILE_SIZE, Notification, NotificationState, Queue, QueueFile, QueueState};
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use std::collections::BTreeMap;
@@ -9,8 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{OpenFile, OpenFileState, Path};
 
+/// Inode numbers above this one are not given out.
+const LAST_INO: u64 = 1 << 62;
+
 /// The queues of an IPC namespace as plain data.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MqueuesState {
     /// The directory's attributes.
     pub attr: Attr,
@@ -49,30 +53,54 @@ impl Mqueues {
         }
     }
 
-    /// Back from plain data, with the device number `dev`. `tell` gives what tells a process of a message, unless the process
-    /// is gone. ENOMEM when the messages are too many.
-    pub fn restore(
-        dev: u64,
+    /// Gives a directory without queues those of plain data. `tell` gives what tells a process of a message, unless the process
+    /// is gone. ENOMEM when the messages are too many, EINVAL for what cannot be.
+    pub fn fill(
+        self: &Arc<Mqueues>,
         saved: &MqueuesState,
         tell: impl Fn(&NotificationState) -> Option<Notification>,
     ) -> Result<Restored> {
-        let attr = Attr { dev, ..saved.attr };
-        let empty = Directory { attr, queues: BTreeMap::new(), next_ino: saved.next_ino };
-        let queues = Mqueues::with(empty, saved.limits, Arc::default());
+        let [_, msg_max, msgsize_max, msg_default, msgsize_default] = saved.limits;
+        let within = |limit: i64, most: i64| (0..=most).contains(&limit);
+        let limits =
+            [(msg_max, HARD.0), (msg_default, HARD.0), (msgsize_max, HARD.1), (msgsize_default, HARD.1)];
+        let count = saved.named.len() + saved.unlinked.len();
+        if count > MAX_QUEUES
+            || saved.next_ino > LAST_INO
+            || !limits.iter().all(|(limit, most)| within(*limit, *most))
+        {
+            return Err(Errno::EINVAL);
+        }
+        for (limit, saved) in self.limits.iter().zip(saved.limits) {
+            limit.store(saved, Ordering::Relaxed);
+        }
+        let dev = self.dir.lock().attr.dev;
         let mut by_ino = BTreeMap::new();
-        let mut load = |state: &QueueState| -> Result<Arc<Queue>> {
-            let queue = Queue::restore(queues.clone(), state, dev, &tell)?;
-            by_ino.insert(state.attr.ino, queue.clone());
-            Ok(queue)
+        let mut load = |state: &QueueState, links: u32| -> Result<Arc<Queue>> {
+            if !(2..saved.next_ino).contains(&state.attr.ino) {
+                return Err(Errno::EINVAL);
+            }
+            let attr = Attr { dev, nlink: links.into(), size: FILE_SIZE, ..state.attr };
+            let queue = Queue::restore(self.clone(), state, attr, &tell)?;
+            match by_ino.insert(state.attr.ino, queue.clone()) {
+                None => Ok(queue),
+                Some(_) => Err(Errno::EINVAL),
+            }
         };
+        let mut queues = BTreeMap::new();
         for (name, state) in &saved.named {
-            let queue = load(state)?;
-            queues.dir.lock().queues.insert(name.clone(), queue);
+            queues.insert(checked(name)?.to_vec(), load(state, 1)?);
         }
         for state in &saved.unlinked {
-            load(state)?;
+            load(state, 0)?;
         }
-        Ok(Restored { queues, by_ino })
+        let mut dir = self.dir.lock();
+        let size = (2 + queues.len() as u64) * DIRENT_SIZE;
+        let mode = libc::S_IFDIR | saved.attr.mode & 0o7777;
+        dir.attr = Attr { dev, mode, size, ino: 1, nlink: 2, ..saved.attr };
+        (dir.queues, dir.next_ino) = (queues, saved.next_ino);
+        drop(dir);
+        Ok(Restored { queues: self.clone(), by_ino })
     }
 }
 

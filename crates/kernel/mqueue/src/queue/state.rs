@@ -1,15 +1,15 @@
 //! A queue as plain data, for a checkpoint.
 
-use super::{Notification, OVERHEAD, Queue};
-use crate::MAX_BYTES;
-use crate::fs::Mqueues;
-use abi::stat::Attr;
+use super::{COOKIE, Notification, OVERHEAD, Queue};
+use crate::fs::{HARD, Mqueues, size_counted};
+use crate::{MAX_BYTES, PRIORITIES};
+use abi::stat::{Attr, S_IFMT, S_IFREG};
 use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// [`Notification`] as plain data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NotificationState {
     /// Process ID of the process that asked, in the sandbox's own PID namespace.
     pub pid: i32,
@@ -19,10 +19,13 @@ pub struct NotificationState {
     pub signo: i32,
     /// sigev_value.
     pub value: u64,
+    /// SIGEV_THREAD: the netlink socket by its identity ([`OpenFile::id`](vfs::OpenFile::id)), and the cookie that it gets.
+    #[serde(default)]
+    pub message: Option<(u64, [u8; COOKIE])>,
 }
 
 /// A queue as plain data. Threads that wait at it make their call again.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct QueueState {
     /// Owner, mode, times and inode number.
     pub attr: Attr,
@@ -37,7 +40,7 @@ pub struct QueueState {
 }
 
 fn notification(n: &Notification) -> NotificationState {
-    NotificationState { pid: n.pid, how: n.how, signo: n.signo, value: n.value }
+    NotificationState { pid: n.pid, how: n.how, signo: n.signo, value: n.value, message: n.message }
 }
 
 impl Queue {
@@ -56,17 +59,27 @@ impl Queue {
         }
     }
 
-    /// Back from plain data, in a directory with this device number. `tell` gives what tells a process, unless the process
-    /// is gone. ENOMEM when the messages are too many.
+    /// Back from plain data, with these attributes. `tell` gives what tells a process, unless the process is gone. ENOMEM when the
+    /// messages are too many, EINVAL for what cannot be.
     pub(crate) fn restore(
         owner: Arc<Mqueues>,
         saved: &QueueState,
-        dev: u64,
+        attr: Attr,
         tell: impl Fn(&NotificationState) -> Option<Notification>,
     ) -> Result<Arc<Queue>> {
         let (maxmsg, msgsize) = saved.limits;
-        owner.charge(saved.charge);
-        let queue = Queue::new(owner, Attr { dev, ..saved.attr }, maxmsg, msgsize, saved.charge);
+        let fits = |(priority, text): &(u32, Vec<u8>)| *priority < PRIORITIES && text.len() as i64 <= msgsize;
+        if !(1..=HARD.0).contains(&maxmsg)
+            || !(1..=HARD.1).contains(&msgsize)
+            || saved.messages.len() as i64 > maxmsg
+            || !saved.messages.iter().all(fits)
+            || attr.mode & S_IFMT != S_IFREG
+        {
+            return Err(Errno::EINVAL);
+        }
+        let charge = (saved.charge.0, size_counted(maxmsg, msgsize));
+        owner.charge(charge);
+        let queue = Queue::new(owner, attr, maxmsg, msgsize, charge);
         let mut s = queue.state.lock();
         for (priority, text) in &saved.messages {
             s.messages.entry(*priority).or_default().push_back(text.clone());

@@ -2,15 +2,11 @@
 
 use crate::arg::{Fd, PathPtr, Ptr};
 use abi::time::Timespec;
-use abi::{Errno, PATH_MAX, SigInfo, Signal};
+use abi::{Errno, PATH_MAX};
 use caller::Failure;
-use mqueue::{Attributes, Notification, NotifyReason, PRIORITIES, QueueFile};
-use std::sync::Arc;
+use mqueue::{Attributes, COOKIE, PRIORITIES, QueueFile};
 use std::time::{Duration, Instant};
 use task::{Current, SysErr, SysResult};
-
-/// si_code of a queue's signal.
-const SI_MESGQ: i32 = -3;
 
 pub fn mq_open(c: &mut Current, name: PathPtr, flags: i32, mode: u32, attr: Ptr) -> SysResult {
     let wanted = match attr.is_null() {
@@ -84,53 +80,21 @@ pub fn mq_timedreceive(
     Ok(bytes.len() as u64)
 }
 
-/// SIGEV_SIGNAL.
-fn by_signal(c: &Current, signal: Signal, value: u64) -> Box<dyn Fn(NotifyReason) + Send + Sync> {
-    let group = Arc::downgrade(&c.task.group);
-    Box::new(move |told| {
-        if let (NotifyReason::Message { pid, uid }, Some(group)) = (told, group.upgrade()) {
-            // A full queue of signals loses it, as on Linux.
-            let pid = group.pid_seen(pid);
-            let _ = group.send(SigInfo::queue(signal, SI_MESGQ, pid, uid, value));
-        }
-    })
-}
-
-/// SIGEV_THREAD, as mq_notify(3) of a C library asks for it: `fd` is a netlink socket, which gets the cookie at `at`, its
-/// last byte saying what has happened.
-fn by_message(c: &Current, fd: i32, at: u64) -> Result<Box<dyn Fn(NotifyReason) + Send + Sync>, Errno> {
-    const COOKIE: usize = 32;
-    const WOKEN_UP: u8 = 1;
-    const REMOVED: u8 = 2;
-    let cookie = c.read_value::<[u8; COOKIE]>(at)?;
-    let file = c.file(fd)?;
-    socket::netlink::check(&file)?;
-    let file = Arc::downgrade(&file);
-    Ok(Box::new(move |told| {
-        let mut cookie = cookie;
-        cookie[COOKIE - 1] = match told {
-            NotifyReason::Message { .. } => WOKEN_UP,
-            NotifyReason::Withdrawn => REMOVED,
-        };
-        if let Some(file) = file.upgrade() {
-            socket::netlink::tell(&file, &cookie);
-        }
-    }))
-}
-
 pub fn mq_notify(c: &mut Current, fd: Fd, event: Ptr) -> SysResult {
     let wanted = if event.is_null() {
         None
     } else {
         let [value, signo_how, ..] = c.read_value::<[u64; 8]>(event.0)?;
         let (signo, how) = (signo_how as i32, (signo_how >> 32) as i32);
-        let tell: Box<dyn Fn(NotifyReason) + Send + Sync> = match how {
-            libc::SIGEV_NONE => Box::new(|_| {}),
-            libc::SIGEV_SIGNAL => by_signal(c, Signal::new(signo).ok_or(Errno::EINVAL)?, value),
-            libc::SIGEV_THREAD => by_message(c, signo, value)?,
-            _ => return Err(Errno::EINVAL.into()),
+        // The cookie comes before the descriptor, as on Linux.
+        let socket = match how {
+            libc::SIGEV_THREAD => {
+                let cookie = c.read_value::<[u8; COOKIE]>(value)?;
+                Some((c.file(signo)?, cookie))
+            }
+            _ => None,
         };
-        Some(Notification { pid: c.task.tgid(), how, signo, value, tell })
+        Some(task::message_notification(&c.task.group, (how, signo, value), socket.as_ref())?)
     };
     let f = c.file(fd.0)?;
     QueueFile::of(&f)?.notify(c, wanted)?;

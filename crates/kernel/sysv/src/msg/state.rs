@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use wait::WaitQueue;
 
 /// A message queue as plain data. Threads that wait at it make their call again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct QueueState {
     /// Its ID, key, owner and mode.
     pub perm: Perm,
@@ -21,6 +21,11 @@ pub struct QueueState {
 }
 
 impl Queue {
+    pub(crate) fn doers(&self) -> [Doer; 2] {
+        let s = self.state.lock();
+        [s.sender.clone(), s.receiver.clone()]
+    }
+
     pub(crate) fn state(&self) -> QueueState {
         let s = self.state.lock();
         QueueState {
@@ -41,6 +46,7 @@ impl Queue {
         if ns.msg_bytes.fetch_add(bytes, Relaxed) + bytes > MAX_BYTES {
             return Err(Errno::ENOMEM);
         }
+        let cbytes = saved.messages.iter().map(|m| m.text.len() as u64).sum();
         let [sender, receiver] = saved.doers.map(|pid| pid.and_then(&find));
         let state = State {
             perm: saved.perm,
@@ -48,7 +54,7 @@ impl Queue {
             removed: false,
             sender,
             receiver,
-            ds: saved.ds,
+            ds: MsqidDs { cbytes, ..saved.ds },
         };
         Ok(Queue { state: Mutex::new(state), wait: WaitQueue::new() })
     }

@@ -1,6 +1,6 @@
 //! Semaphore sets and adjustments of SEM_UNDO as plain data, for a checkpoint.
 
-use super::{MAX_SEMS, MAX_UNDO_BYTES, Sem, Set, State, UndoList};
+use super::{MAX_SEMS, MAX_UNDO_BYTES, MAX_VALUE, Sem, Set, State, UndoList};
 use crate::{Doer, IpcNamespace, Perm, nr};
 use abi::{Errno, Result};
 use lock_order::Mutex;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use wait::WaitQueue;
 
 /// A semaphore as plain data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SemState {
     /// Its value.
     pub value: i32,
@@ -19,7 +19,7 @@ pub struct SemState {
 }
 
 /// A set as plain data. Threads that wait at it make their call again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SetState {
     /// Its ID, key, owner and mode.
     pub perm: Perm,
@@ -32,7 +32,7 @@ pub struct SetState {
 }
 
 /// The adjustments that the end of a process makes, as plain data. The sets keep how much is adjusted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UndoListState {
     /// The number under which the sets know it.
     pub number: u64,
@@ -43,6 +43,10 @@ pub struct UndoListState {
 }
 
 impl Set {
+    pub(crate) fn doers(&self) -> Vec<Doer> {
+        self.state.lock().sems.iter().map(|sem| sem.pid.clone()).collect()
+    }
+
     pub(crate) fn state(&self) -> SetState {
         let s = self.state.lock();
         let mut undo: Vec<_> = s.undo.iter().map(|(number, list)| (*number, list.clone())).collect();
@@ -55,9 +59,15 @@ impl Set {
         }
     }
 
-    /// Back from plain data, in a namespace in which its semaphores and adjustments count; ENOSPC when they are too many.
+    /// Back from plain data, in a namespace in which its semaphores and adjustments count; ENOSPC when they are
+    /// too many, EINVAL for values that cannot be.
     pub(crate) fn restore(ns: &IpcNamespace, saved: &SetState, find: impl Fn(i32) -> Doer) -> Result<Set> {
         let count = saved.sems.len();
+        let valid = |sem: &SemState| (0..=MAX_VALUE).contains(&sem.value);
+        let whole = saved.undo.iter().all(|(_, list)| list.len() == count);
+        if count == 0 || !saved.sems.iter().all(valid) || !whole {
+            return Err(Errno::EINVAL);
+        }
         let sem = |sem: &SemState| Sem { value: sem.value, pid: sem.pid.and_then(&find) };
         let [otime, ctime] = saved.times;
         let state = State {

@@ -1,14 +1,15 @@
 //! A segment of shared memory as plain data, for a checkpoint.
 
-use super::{Attachment, Segment, State};
+use super::{Segment, State};
+use crate::ids::Object;
 use crate::{Doer, IpcNamespace, Perm, nr};
-use abi::Result;
+use abi::{Errno, Result, page_up};
 use lock_order::Mutex;
 use std::sync::Arc;
-use vfs::OpenFile;
+use vfs::{OpenFile, OpenFileState};
 
 /// A segment as plain data. Its content is kept with the file; the number of mappings follows from the address spaces.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SegmentState {
     /// Its ID, key, owner and mode.
     pub perm: Perm,
@@ -27,6 +28,10 @@ pub struct SegmentState {
 }
 
 impl Segment {
+    pub(crate) fn doers(&self) -> [Doer; 2] {
+        [self.creator.clone(), self.state.lock().last.clone()]
+    }
+
     pub(crate) fn state(&self) -> SegmentState {
         let s = self.state.lock();
         SegmentState {
@@ -40,13 +45,20 @@ impl Segment {
         }
     }
 
-    /// Back from plain data, without mappings.
-    pub(crate) fn restore(saved: &SegmentState, file: Arc<OpenFile>, find: impl Fn(i32) -> Doer) -> Segment {
+    /// Back from plain data, without mappings. EINVAL when the file has another length.
+    pub(crate) fn restore(
+        saved: &SegmentState,
+        file: Arc<OpenFile>,
+        find: impl Fn(i32) -> Doer,
+    ) -> Result<Segment> {
+        if saved.size == 0 || page_up(saved.size) != Some(file.attr()?.size) {
+            return Err(Errno::EINVAL);
+        }
         let [creator, last] = saved.doers.map(|pid| pid.and_then(&find));
         let [atime, dtime, ctime] = saved.times;
         let (perm, removed, locked) = (saved.perm, saved.removed, saved.locked);
         let state = State { perm, atime, dtime, ctime, last, removed, locked };
-        Segment { size: saved.size, creator, file, nattch: Arc::default(), state: Mutex::new(state) }
+        Ok(Segment { size: saved.size, creator, file, nattch: Arc::default(), state: Mutex::new(state) })
     }
 }
 
@@ -56,10 +68,17 @@ impl IpcNamespace {
         self.shm.lock().iter().map(|(_, segment)| segment.file.clone()).collect()
     }
 
-    /// What a restored address space maps of a segment that it has attached; permissions are not checked again. EINVAL,
+    /// What restored address spaces map of a segment that they have attached; permissions are not checked again. EINVAL,
     /// EIDRM when there is none with this ID.
-    pub fn shm_attached(self: &Arc<Self>, id: i32, read_only: bool) -> Result<Attachment> {
+    pub fn shm_file(self: &Arc<Self>, saved: &OpenFileState, id: i32) -> Result<Arc<OpenFile>> {
         let seg = self.shm.lock().find(id)?;
-        self.attachment(&seg, id, read_only)
+        let ops = Arc::new(self.attached(&seg, id));
+        OpenFile::restore(saved, seg.file.path.clone(), seg.file.inode.clone(), ops)
+    }
+
+    /// Ends the removed segments that no restored address space has attached.
+    pub fn shm_settle(&self) {
+        let ids: Vec<i32> = self.shm.lock().iter().map(|(_, segment)| segment.perm().id).collect();
+        ids.into_iter().for_each(|id| self.shm_detached(id));
     }
 }
