@@ -77,6 +77,28 @@ printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\n%%.o: %%.c\n\tgcc -O1 -c -o 
 while :; do rm -f *.o; make -s -j2 || exit 1; echo made; done
 """
 
+# A client in a transaction says how many rows it sees.
+POSTGRESQL = r"""
+PATH=$(ls -d /usr/lib/postgresql/*/bin | tail -1):$PATH
+dir=/tmp/postgresql
+mkdir $dir && chown nobody $dir && cd $dir
+as() { setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME=$dir "$@"; }
+as initdb -D data -A trust -U test --no-locale -E UTF8 --no-sync > /ctl/init.log 2>&1 || { cat /ctl/init.log; exit 1; }
+as pg_ctl -s -w -D data -l log -o "-k $dir -c listen_addresses= -c shared_buffers=16MB" start || { cat log; exit 1; }
+rows() {
+    echo "CREATE TABLE t (n int); BEGIN;"
+    i=0
+    until [ -e /ctl/commit ]; do
+        i=$((i + 1))
+        echo "INSERT INTO t VALUES ($i); SELECT count(*) FROM t;"
+        sleep 0.01
+    done
+    echo "COMMIT; SELECT 'committed';"
+}
+rows | psql -qAt -v ON_ERROR_STOP=1 -h $dir -U test postgres
+exec sleep 1000
+"""
+
 SHELL = "i=0; while :; do i=$((i+1)); /bin/true; echo $i; done"
 
 
@@ -105,7 +127,7 @@ class Goes:
         self.last = RF("exec", self.id, *args)
         return self.last.stdout.strip() if self.last.returncode == 0 else None
 
-    def rounds(self, check, count=10):
+    def rounds(self, check, count=10, end=None):
         random.seed(count)
         for _ in range(count):
             time.sleep(random.random() / 20)
@@ -114,6 +136,8 @@ class Goes:
             self.box.restore(image)
             subprocess.run(["rm", "-rf", image], check=True)
             check()
+        if end:
+            end()
         suite.works("delete", "--force", self.id)
 
 
@@ -200,6 +224,29 @@ def test_nginx():
 
     goes_on()
     goes.rounds(goes_on)
+
+
+def test_postgresql():
+    """A client's transaction goes on; others see its rows when it is committed."""
+    need_programs("postgres", "initdb", "setpriv")
+    goes = Goes("sh", "-c", POSTGRESQL)
+    psql = "$(ls -d /usr/lib/postgresql/*/bin | tail -1)/psql -qAt -h /tmp/postgresql -U test postgres"
+
+    def ask(query):
+        return goes.inside("sh", "-c", f"{psql} -c '{query}'")
+
+    def goes_on():
+        counts_on(goes)
+        suite.check(ask("SELECT count(*) FROM t"), "0", f"rows for others: {goes.last}")
+
+    def commits():
+        open(goes.box.ctl + "/commit", "w").close()
+        goes.box.says("committed")
+        rows = suite.numbers(goes.box.out)[-1]
+        suite.check(ask("SELECT count(*), max(n) FROM t"), f"{rows}|{rows}", "rows in the end")
+
+    goes_on()
+    goes.rounds(goes_on, end=commits)
 
 
 def test_shell():
