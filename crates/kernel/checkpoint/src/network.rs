@@ -49,6 +49,9 @@ pub struct NetState {
     /// Netlink sockets, by inode number.
     #[serde(default)]
     netlink: Vec<(u64, NetlinkState)>,
+    /// What it calls other namespaces: their inode numbers by its own (nsid).
+    #[serde(default)]
+    nsids: Vec<(i32, u64)>,
 }
 
 /// A socket of a descriptor.
@@ -81,25 +84,48 @@ impl NetworkSaver {
         true
     }
 
-    /// Everything, or what is in the way. All sockets were noted, no program runs, and `initial` is the sandbox's own namespace.
-    pub fn finish(self, initial: &Arc<NetNamespace>) -> Result<NetworkState, Vec<Obstacle>> {
+    /// Everything, or what is in the way. All sockets were noted, no program runs, `initial` is the sandbox's own namespace and
+    /// `others` are those that programs made.
+    pub fn finish(
+        self,
+        initial: &Arc<NetNamespace>,
+        others: &[Arc<NetNamespace>],
+    ) -> Result<NetworkState, Vec<Obstacle>> {
         let _pause = initial.nets().pause();
-        let all = initial.nets().all();
         let mut obstacles = Vec::new();
-        for other in all.iter().filter(|net| !Arc::ptr_eq(net, initial)) {
-            obstacles.push(obstacle(format!("net:[{}] is a further network namespace", other.inum)));
+        let all: Vec<&Arc<NetNamespace>> = [initial].into_iter().chain(others).collect();
+        let known = |net: &Arc<NetNamespace>| all.iter().any(|one| Arc::ptr_eq(one, net));
+        for one in self.noted.borrow().iter().filter(|one| !known(&one.net)) {
+            obstacles.push(obstacle(format!(
+                "socket:[{}] is in a network namespace that no process has",
+                one.ino
+            )));
         }
-        in_the_way(initial, &mut obstacles);
         let outside = |ip: IpAddr| !all.iter().any(|net| net.stack().is_local(ip));
+        let namespaces = all.iter().map(|net| self.namespace(net, &outside, &mut obstacles)).collect();
+        if obstacles.is_empty() { Ok(NetworkState { namespaces }) } else { Err(obstacles) }
+    }
+
+    fn namespace(
+        &self,
+        net: &Arc<NetNamespace>,
+        outside: &dyn Fn(IpAddr) -> bool,
+        obstacles: &mut Vec<Obstacle>,
+    ) -> NetState {
+        in_the_way(net, obstacles);
         let mut state = NetState {
-            inum: initial.inum,
-            layer: initial.stack().layer(),
-            began: LayerState::clone(&initial.began()),
-            fast_open_keys: initial.stack().fast_open_keys().to_string(),
+            inum: net.inum,
+            layer: net.stack().layer(),
+            began: LayerState::clone(&net.began()),
+            fast_open_keys: net.stack().fast_open_keys().to_string(),
+            nsids: net.nsids(),
             ..NetState::default()
         };
+        if !net.is_initial() && state.layer.has_device() {
+            obstacles.push(obstacle(format!("net:[{}] has an interface of the host", net.inum)));
+        }
         let mut owned = Vec::new();
-        for one in self.noted.borrow().iter().filter(|one| Arc::ptr_eq(&one.net, initial)) {
+        for one in self.noted.borrow().iter().filter(|one| Arc::ptr_eq(&one.net, net)) {
             match inet::saved::save(&*one.ops) {
                 Some(Saved::Stream(stream, socket)) => {
                     state.streams.push((one.ino, stream));
@@ -112,14 +138,14 @@ impl NetworkSaver {
                 },
             }
         }
-        for ino in left_out(initial, &self.noted.borrow()) {
+        for ino in left_out(net, &self.noted.borrow()) {
             obstacles.push(obstacle(format!("socket:[{ino}] belongs to a file that is not saved")));
         }
-        match initial.stack().save_tcp(&owned, initial.now(), &outside) {
+        match net.stack().save_tcp(&owned, net.now(), outside) {
             Ok(tcp) => state.tcp = tcp,
             Err(_) => obstacles.push(obstacle("a TCP socket belongs to a file that is not saved".into())),
         }
-        if obstacles.is_empty() { Ok(NetworkState { namespaces: vec![state] }) } else { Err(obstacles) }
+        state
     }
 }
 
@@ -171,32 +197,60 @@ pub struct NetworkRestorer {
 }
 
 impl NetworkRestorer {
-    /// Makes everything again around `initial`, the sandbox's own namespace, which has its interfaces and no sockets. The error is a
-    /// sentence for the user.
-    pub fn new(initial: &Arc<NetNamespace>, saved: NetworkState) -> Result<NetworkRestorer, String> {
+    /// Makes everything again around `initial`, the sandbox's own namespace, which has its interfaces and no sockets. `made` finds
+    /// the others, which are empty, by their inode numbers of before. The error is a sentence for the user.
+    pub fn new(
+        initial: &Arc<NetNamespace>,
+        saved: NetworkState,
+        made: &dyn Fn(u64) -> Option<Arc<NetNamespace>>,
+    ) -> Result<NetworkRestorer, String> {
         let mut restorer = NetworkRestorer {
             initial: initial.clone(),
             namespaces: HashMap::new(),
             sockets: HashMap::new(),
             placed: Placed::default(),
         };
-        let [state] = <[NetState; 1]>::try_from(saved.namespaces)
-            .map_err(|all| format!("the image has {} network namespaces instead of one", all.len()))?;
-        restorer.namespaces.insert(state.inum, initial.clone());
-        let stack = initial.stack();
-        let mut state = state;
-        let indices = state.began.renumbered(&stack.layer());
-        for layer in [&mut state.began, &mut state.layer] {
+        let mut namespaces = saved.namespaces;
+        let first = namespaces.first_mut().ok_or("the image has no network namespace")?;
+        let (number, indices) = (first.layer.number, first.began.renumbered(&initial.stack().layer()));
+        for layer in [&mut first.began, &mut first.layer] {
             layer.renumber(&indices);
         }
-        state.tcp.renumber(&indices);
-        state.datagrams.iter_mut().for_each(|(_, datagrams)| datagrams.renumber(&indices));
-        layers::restore(&[Layer { net: stack, saved: &state.layer, base: &state.began }])?;
-        if !state.fast_open_keys.is_empty() {
-            let set = stack.fast_open_keys().set(&state.fast_open_keys);
-            set.map_err(|error| format!("net.ipv4.tcp_fastopen_key: {error:?}"))?;
+        first.tcp.renumber(&indices);
+        first.datagrams.iter_mut().for_each(|(_, datagrams)| datagrams.renumber(&indices));
+        for other in namespaces.iter_mut().skip(1) {
+            other.layer.renumber_others(number, &indices);
         }
-        restorer.sockets(initial, state)?;
+        let mut nets = Vec::new();
+        for (at, state) in namespaces.iter().enumerate() {
+            let net = if at == 0 { Some(initial.clone()) } else { made(state.inum) };
+            let net = net.ok_or_else(|| format!("network namespace {} is not there", state.inum))?;
+            if restorer.namespaces.insert(state.inum, net.clone()).is_some()
+                || nets.iter().any(|other| Arc::ptr_eq(other, &net))
+            {
+                return Err(format!("network namespace {} is there twice", state.inum));
+            }
+            nets.push(net);
+        }
+        let mut numbers: Vec<u64> = namespaces.iter().map(|state| state.layer.number).collect();
+        numbers.sort_unstable();
+        if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("two network stacks have one number".into());
+        }
+        let layers = nets.iter().zip(&namespaces);
+        let layers =
+            layers.map(|(net, state)| Layer { net: net.stack(), saved: &state.layer, base: &state.began });
+        layers::restore(&layers.collect::<Vec<_>>())?;
+        for (net, state) in nets.iter().zip(namespaces) {
+            if !state.fast_open_keys.is_empty() {
+                let set = net.stack().fast_open_keys().set(&state.fast_open_keys);
+                set.map_err(|error| format!("net.ipv4.tcp_fastopen_key: {error:?}"))?;
+            }
+            let ids =
+                state.nsids.iter().filter_map(|(id, inum)| Some((*id, restorer.namespaces.get(inum)?.inum)));
+            net.restore_nsids(ids);
+            restorer.sockets(net, state)?;
+        }
         Ok(restorer)
     }
 

@@ -9,6 +9,7 @@ use hostsys::page_file::PageFile;
 use mm::{Mm, Restorer};
 use mounts::{FsContext, MountNs};
 use netstack::tcp::Outside;
+use nsproxy::{Spaces, Tools};
 use platform::{Context, Spawn};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,13 +40,14 @@ pub struct Restoring<'a> {
 type MemoryOf = (Arc<Mm>, Vec<Box<dyn Context>>);
 
 /// The parts of threads.
-struct Made {
+struct Made<'a> {
+    spaces: &'a Spaces,
     memory: HashMap<i32, MemoryOf>,
     tables: HashMap<u64, Arc<FdTable>>,
     contexts: HashMap<i32, Arc<FsContext>>,
 }
 
-impl Resources for Made {
+impl Resources for Made<'_> {
     fn thread(&mut self, mm: i32) -> Option<(Box<dyn Context>, Arc<Mm>)> {
         let (mm, threads) = self.memory.get_mut(&mm)?;
         Some((threads.pop()?, mm.clone()))
@@ -55,6 +57,9 @@ impl Resources for Made {
     }
     fn file_context(&self, id: i32) -> Option<Arc<FsContext>> {
         self.contexts.get(&id).cloned()
+    }
+    fn spaces(&self) -> &Spaces {
+        self.spaces
     }
 }
 
@@ -67,9 +72,19 @@ pub fn restore(
     restoring: &Restoring<'_>,
 ) -> Result<Vec<Current>, String> {
     saved.kernel.restore(kernel)?;
-    let _taken = kernel.restore_pids(&saved.processes)?;
+    let tools = Tools {
+        user_ns: &kernel.vfs.resources.user_ns,
+        inums: &kernel.inums,
+        devices: &kernel.vfs.resources.device_numbers,
+        given: &|container| (container == 0).then(|| kernel.first.namespaces.clone()),
+        group: &|_| Some(kernel.first.cgroup().clone()),
+    };
+    let spaces = Spaces::restore(&saved.spaces, &tools)?;
+    let _taken = kernel.restore_pids(&saved.processes, &spaces)?;
+    spaces.settle(&saved.spaces);
     let cx = Internal::new(&kernel.vfs);
-    let network = NetworkRestorer::new(&kernel.first.namespaces.net, std::mem::take(&mut saved.network))?;
+    let network = std::mem::take(&mut saved.network);
+    let network = NetworkRestorer::new(&kernel.first.namespaces.net, network, &|inum| spaces.net(inum))?;
     let given = Given {
         cx: &cx,
         unix: restoring.unix,
@@ -84,7 +99,7 @@ pub fn restore(
         pid: &|nr| kernel.pids.find(nr),
     };
     let mut files = FileRestorer::new(given, &saved.files)?;
-    let groups = kernel.restore_groups(&saved.processes)?;
+    let groups = kernel.restore_groups(&saved.processes, &spaces)?;
     let quotas = &kernel.vfs.resources.quotas;
     let tables: HashMap<u64, Arc<FdTable>> =
         saved.tables.iter().map(|table| (table.id, FdTable::new(quotas.files.clone()))).collect();
@@ -99,7 +114,7 @@ pub fn restore(
             new.fill(table, |id| files.file(id));
         }
     }
-    let mut made = Made { memory: HashMap::new(), tables, contexts: HashMap::new() };
+    let mut made = Made { spaces: &spaces, memory: HashMap::new(), tables, contexts: HashMap::new() };
     for one in &saved.contexts {
         let context = files.context(&one.context);
         let context =
@@ -126,7 +141,7 @@ fn restore_memory(
     saved: &SandboxState,
     pages: (&PageFile, &[PageFile]),
     files: &FileRestorer<'_>,
-    made: &mut Made,
+    made: &mut Made<'_>,
 ) -> Result<(), String> {
     let cx = Internal::new(&kernel.vfs);
     let find = |id| files.file(id);
@@ -138,10 +153,12 @@ fn restore_memory(
         let Some(first) = users.first() else {
             return Err(format!("no thread uses the memory of thread {thread}"));
         };
+        let owner = state.user_ns;
+        let user_ns =
+            made.spaces.user(owner).ok_or_else(|| format!("user namespace {owner} is not there"))?;
         let mut ctx = container
             .new_space(&kernel.platform)
             .map_err(|e| format!("the host gives no process for the memory of thread {thread}: {e}"))?;
-        let user_ns = kernel.vfs.resources.user_ns.clone();
         let mm = match restorer.restore(&cx, ctx.as_mut(), state, user_ns) {
             Ok(mm) => mm,
             Err(error) => {

@@ -9,7 +9,9 @@ use files::FdTable;
 use image::PageSink;
 use mm::{Mm, Presence, Saver};
 use mounts::FsContext;
+use nsproxy::{Namespace, NsProxy, SetState, SpaceSaver};
 use socket::SocketFile;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use task::{Kernel, SavedParts, Standstill};
@@ -30,14 +32,14 @@ pub struct Saving<'a> {
 }
 
 /// A thread's parts as the walk over threads meets them.
-#[derive(Default)]
-struct Found {
+struct Found<'a> {
+    spaces: &'a RefCell<SpaceSaver>,
     memory: Vec<(i32, Arc<Mm>)>,
     tables: BTreeMap<u64, (i32, Arc<FdTable>)>,
     contexts: Vec<(i32, Arc<FsContext>)>,
 }
 
-impl SavedParts for Found {
+impl SavedParts for Found<'_> {
     fn memory(&mut self, tid: i32, mm: &Arc<Mm>) {
         self.memory.push((tid, mm.clone()));
     }
@@ -46,6 +48,12 @@ impl SavedParts for Found {
     }
     fn file_context(&mut self, tid: i32, fs: &Arc<FsContext>) {
         self.contexts.push((tid, fs.clone()));
+    }
+    fn namespace(&mut self, ns: &Namespace) {
+        self.spaces.borrow_mut().note(ns);
+    }
+    fn namespaces(&mut self, set: &NsProxy) -> SetState {
+        self.spaces.borrow_mut().set(set)
     }
 }
 
@@ -74,7 +82,10 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     if !found.is_empty() {
         return Err(found);
     }
-    let mut parts = Found::default();
+    let spaces = RefCell::new(SpaceSaver::default());
+    spaces.borrow_mut().given(kernel.first.index(), &kernel.first.namespaces);
+    let mut parts =
+        Found { spaces: &spaces, memory: Vec::new(), tables: BTreeMap::new(), contexts: Vec::new() };
     let mut processes = standstill.processes(&mut parts).map_err(obstacles)?;
     let ipc = &kernel.first.namespaces.ipc;
     // Processes that have ended, and that an object remembers.
@@ -87,7 +98,10 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     }
     let cx = Internal::new(&kernel.vfs);
     let network = NetworkSaver::new();
-    let note = |socket: &SocketFile| network.note(socket);
+    let note = |socket: &SocketFile| {
+        spaces.borrow_mut().note(&Namespace::Net(socket.net.clone()));
+        network.note(socket)
+    };
     let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, &note);
     files.container(&kernel.first, saving.baseline);
     files.ipc(ipc);
@@ -117,7 +131,15 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         }
     }
     let files = files.check();
-    let network = network.finish(&kernel.first.namespaces.net);
+    let spaces = spaces.borrow();
+    for ns in spaces.ipc() {
+        let (semaphores, messages, segments) = ns.sysv.counts();
+        if semaphores + messages + segments + ns.mqueue.count() > 0 {
+            refused.push(format!("ipc:[{}] has System V objects or message queues", ns.inum));
+        }
+    }
+    let nets: Vec<_> = spaces.nets().cloned().collect();
+    let network = network.finish(&kernel.first.namespaces.net, &nets);
     let (files, network) = match (files, network) {
         (Ok(files), Ok(network)) if refused.is_empty() => (files, network),
         (files, network) => {
@@ -129,6 +151,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     Ok(SandboxState {
         saved_by: SAVED_BY.into(),
         kernel: KernelState::of(kernel),
+        spaces: spaces.finish(),
         processes,
         tables,
         contexts,

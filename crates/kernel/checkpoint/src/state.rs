@@ -4,6 +4,7 @@ use crate::files::{ContextState, FilesState};
 use crate::kernel::KernelState;
 use crate::network::NetworkState;
 use files::FdTableState;
+use nsproxy::SpacesState;
 use serde::{Deserialize, Serialize};
 use task::ProcessesState;
 
@@ -32,6 +33,9 @@ pub struct SandboxState {
     pub saved_by: String,
     /// What does not belong to a process.
     pub kernel: KernelState,
+    /// Namespaces.
+    #[serde(default)]
+    pub spaces: SpacesState,
     /// Processes and threads.
     pub processes: ProcessesState,
     /// Descriptor tables.

@@ -56,6 +56,12 @@ impl Mqueues {
         self.ended.store(true, Ordering::Relaxed);
     }
 
+    /// User and group of the directory.
+    pub fn owner(&self) -> (u32, u32) {
+        let attr = self.dir.lock().attr;
+        (attr.uid, attr.gid)
+    }
+
     /// How many queues there are.
     pub fn count(&self) -> usize {
         self.dir.lock().queues.len()

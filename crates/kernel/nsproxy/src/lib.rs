@@ -7,9 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod nsfs;
+mod state;
 mod time_ns;
 
 pub use nsfs::{Namespace, NsFs, NsOps};
+pub use state::{
+    CgroupNsState, IpcNsState, PidNsState, SetState, SpaceSaver, SpaceState, Spaces, SpacesState,
+    TimeNsState, Tools, UtsNsState,
+};
 pub use time_ns::{Offsets, TimeNamespace};
 
 use abi::clone::{
@@ -22,6 +27,7 @@ use lock_order::Mutex;
 use mqueue::Mqueues;
 use pid::PidNamespace;
 use socket::NetNamespace;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use sysv::IpcNamespace;
@@ -41,6 +47,8 @@ pub mod inum {
     /// The sandbox's own PID namespace, which no program sees.
     pub const HIDDEN: u64 = 1;
     pub(crate) const FIRST: u64 = 0xf800_0000;
+    /// Checkpoints keep numbers below this.
+    pub(crate) const END: u64 = 1 << 40;
 }
 
 /// Gives numbers to the namespaces of a kernel.
@@ -57,6 +65,21 @@ impl Inums {
     /// The next one.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps numbers of a checkpoint, none of which is there twice: the same ones if none has been given since, others in their
+    /// order otherwise.
+    pub fn keep(&self, wanted: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
+        let from = self.0.load(Ordering::Relaxed);
+        let same = wanted.first().is_none_or(|first| *first >= from)
+            && wanted.last().is_none_or(|last| *last < inum::END);
+        let kept: BTreeMap<u64, u64> = match same {
+            true => wanted.iter().map(|inum| (*inum, *inum)).collect(),
+            false => wanted.iter().copied().zip(from..).collect(),
+        };
+        let next = kept.values().max().map_or(from, |last| last + 1);
+        self.0.store(next, Ordering::Relaxed);
+        kept
     }
 }
 
@@ -86,7 +109,7 @@ pub struct UtsNamespace {
     pub inum: u64,
     user_ns: Arc<UserNamespace>,
     names: Mutex<Uts>,
-    _counted: Option<NamespaceCount>,
+    counted: Option<NamespaceCount>,
 }
 
 impl UtsNamespace {
@@ -97,7 +120,12 @@ impl UtsNamespace {
         names: Uts,
         counted: Option<NamespaceCount>,
     ) -> Arc<UtsNamespace> {
-        Arc::new(UtsNamespace { inum, user_ns, names: Mutex::new(names), _counted: counted })
+        Arc::new(UtsNamespace { inum, user_ns, names: Mutex::new(names), counted })
+    }
+
+    /// The user that it counts for, if it counts.
+    pub fn counted_for(&self) -> Option<u32> {
+        self.counted.as_ref().map(NamespaceCount::user)
     }
 
     /// Where the capability to change the names is held.
@@ -131,7 +159,7 @@ pub struct Ipc {
     /// POSIX message queues.
     pub mqueue: Arc<Mqueues>,
     user_ns: Arc<UserNamespace>,
-    _counted: Option<NamespaceCount>,
+    counted: Option<NamespaceCount>,
 }
 
 impl Drop for Ipc {
@@ -148,19 +176,30 @@ impl Ipc {
             sysv: IpcNamespace::new(user_ns.clone(), memfds.clone()),
             mqueue: Mqueues::new(memfds.device_numbers().alloc()),
             user_ns: user_ns.clone(),
-            _counted: None,
+            counted: None,
         })
     }
 
     /// Another one. Messages of both count for one limit.
-    fn another(&self, by: &Making, counted: NamespaceCount) -> Arc<Ipc> {
+    fn another(
+        &self,
+        inum: u64,
+        user_ns: &Arc<UserNamespace>,
+        (devices, fs_ids): (&caller::DeviceNumbers, (u32, u32)),
+        counted: Option<NamespaceCount>,
+    ) -> Arc<Ipc> {
         Arc::new(Ipc {
-            inum: by.inums.next(),
-            sysv: self.sysv.beside(by.user_ns.clone()),
-            mqueue: self.mqueue.beside(by.devices.alloc(), by.fs_ids),
-            user_ns: by.user_ns.clone(),
-            _counted: Some(counted),
+            inum,
+            sysv: self.sysv.beside(user_ns.clone()),
+            mqueue: self.mqueue.beside(devices.alloc(), fs_ids),
+            user_ns: user_ns.clone(),
+            counted,
         })
+    }
+
+    /// The user that it counts for, if it counts.
+    pub fn counted_for(&self) -> Option<u32> {
+        self.counted.as_ref().map(NamespaceCount::user)
     }
 
     /// Where capabilities over it are held.
@@ -178,7 +217,7 @@ pub struct CgroupNamespace {
     /// The file system that shows the groups from there, as long as it is mounted.
     pub shown: Mutex<Option<Weak<dyn FileSystem>>>,
     user_ns: Arc<UserNamespace>,
-    _counted: Option<NamespaceCount>,
+    counted: Option<NamespaceCount>,
 }
 
 impl CgroupNamespace {
@@ -189,7 +228,12 @@ impl CgroupNamespace {
         root: Arc<Cgroup>,
         counted: Option<NamespaceCount>,
     ) -> Arc<CgroupNamespace> {
-        Arc::new(CgroupNamespace { inum, root, shown: Mutex::new(None), user_ns, _counted: counted })
+        Arc::new(CgroupNamespace { inum, root, shown: Mutex::new(None), user_ns, counted })
+    }
+
+    /// The user that it counts for, if it counts.
+    pub fn counted_for(&self) -> Option<u32> {
+        self.counted.as_ref().map(NamespaceCount::user)
     }
 
     /// Where capabilities over it are held.
@@ -255,7 +299,7 @@ impl NsProxy {
         }
         if wants(CLONE_NEWIPC) {
             let counted = by.count(Kind::Ipc)?;
-            new.ipc = self.ipc.another(by, counted);
+            new.ipc = self.ipc.another(by.inums.next(), owner, (by.devices, by.fs_ids), Some(counted));
         }
         if wants(CLONE_NEWPID) {
             let parent = &self.pid_for_children;

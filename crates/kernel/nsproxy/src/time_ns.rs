@@ -12,7 +12,7 @@ use user_ns::{NamespaceCount, UserNamespace};
 const MOST_SECONDS: i64 = i64::MAX / 1_000_000_000;
 
 /// What a namespace adds to the host's clocks. Nanoseconds are in 0..1000000000, also of negative ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Offsets {
     /// Of CLOCK_MONOTONIC and its relatives.
     pub monotonic: Timespec,
@@ -45,7 +45,7 @@ pub struct TimeNamespace {
     pub inum: u64,
     user_ns: Arc<UserNamespace>,
     state: Mutex<State>,
-    _counted: Option<NamespaceCount>,
+    counted: Option<NamespaceCount>,
 }
 
 struct State {
@@ -57,13 +57,13 @@ impl TimeNamespace {
     /// The initial one, with offsets that are always zero.
     pub fn initial(inum: u64, user_ns: Arc<UserNamespace>) -> Arc<TimeNamespace> {
         let state = Mutex::new(State { offsets: Offsets::default(), frozen: true });
-        Arc::new(TimeNamespace { inum, user_ns, state, _counted: None })
+        Arc::new(TimeNamespace { inum, user_ns, state, counted: None })
     }
 
     /// One with these offsets for ever.
     pub fn shifted(inum: u64, user_ns: Arc<UserNamespace>, offsets: Offsets) -> Arc<TimeNamespace> {
         let state = Mutex::new(State { offsets, frozen: true });
-        Arc::new(TimeNamespace { inum, user_ns, state, _counted: None })
+        Arc::new(TimeNamespace { inum, user_ns, state, counted: None })
     }
 
     /// A new one, without tasks.
@@ -74,7 +74,17 @@ impl TimeNamespace {
         counted: Option<NamespaceCount>,
     ) -> Arc<TimeNamespace> {
         let state = Mutex::new(State { offsets, frozen: false });
-        Arc::new(TimeNamespace { inum, user_ns, state, _counted: counted })
+        Arc::new(TimeNamespace { inum, user_ns, state, counted })
+    }
+
+    /// The user that it counts for, if it counts.
+    pub fn counted_for(&self) -> Option<u32> {
+        self.counted.as_ref().map(NamespaceCount::user)
+    }
+
+    /// Whether a task has entered it.
+    pub fn is_frozen(&self) -> bool {
+        self.state.lock().frozen
     }
 
     /// Where capabilities over it are held.

@@ -38,7 +38,7 @@ pub struct PidNamespace {
     parent: Option<Arc<PidNamespace>>,
     user_ns: Arc<UserNamespace>,
     table: Mutex<Table>,
-    _counted: Option<NamespaceCount>,
+    counted: Option<NamespaceCount>,
 }
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl PidNamespace {
             parent: None,
             user_ns,
             table: Mutex::default(),
-            _counted: None,
+            counted: None,
         })
     }
 
@@ -74,7 +74,12 @@ impl PidNamespace {
         }
         let parent = Some(self.clone());
         let (level, table) = (self.level + 1, Mutex::default());
-        Ok(Arc::new(PidNamespace { inum, level, parent, user_ns, table, _counted: counted }))
+        Ok(Arc::new(PidNamespace { inum, level, parent, user_ns, table, counted: counted }))
+    }
+
+    /// The user that it counts for, if it counts.
+    pub fn counted_for(&self) -> Option<u32> {
+        self.counted.as_ref().map(NamespaceCount::user)
     }
 
     /// Number of its nsfs inode, as /proc/PID/ns/pid shows it.
@@ -109,6 +114,11 @@ impl PidNamespace {
     /// Its init has ended, or was never started: no further number is given out.
     pub fn close(&self) {
         self.table.lock().closed = true;
+    }
+
+    /// Whether no further number is given out.
+    pub fn is_closed(&self) -> bool {
+        self.table.lock().closed
     }
 
     /// A new process ID, with a number here and in every namespace around. EAGAIN when there is none left, ENOMEM when the

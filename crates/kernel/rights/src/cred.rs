@@ -91,6 +91,9 @@ pub struct CredentialsState {
     pub ambient: u64,
     pub securebits: u32,
     pub confined: bool,
+    /// The number of the user namespace; 0 is the initial one.
+    #[serde(default)]
+    pub user_ns: u64,
 }
 
 impl CredentialsState {
@@ -105,7 +108,7 @@ impl Credentials {
     pub fn state(&self) -> CredentialsState {
         // Field by field without a rest, so that a new field is either kept or does not compile.
         let Credentials {
-            user_ns: _,
+            user_ns,
             uid,
             euid,
             suid,
@@ -135,6 +138,7 @@ impl Credentials {
             ambient: *ambient,
             securebits: *securebits,
             confined: landlock.is_some(),
+            user_ns: if user_ns.is_initial() { 0 } else { user_ns.inum() },
         }
     }
 
@@ -156,6 +160,7 @@ impl Credentials {
             ambient,
             securebits,
             confined,
+            user_ns: _,
         } = saved.clone();
         (confined == landlock.is_some()).then_some(Credentials {
             user_ns,

@@ -206,6 +206,11 @@ impl NetNamespace {
         self.netfilter.set_log(log);
     }
 
+    /// The user that it counts for, if it counts.
+    pub fn counted_for(&self) -> Option<u32> {
+        self.counted.as_ref().map(NamespaceCount::user)
+    }
+
     /// Where capabilities over it are held.
     pub fn user_ns(&self) -> &Arc<UserNamespace> {
         &self.user_ns
@@ -214,6 +219,16 @@ impl NetNamespace {
     /// Its netlink sockets, in the order of their making.
     pub fn netlink_rows(&self) -> Vec<NetlinkRow> {
         self.netlink.rows()
+    }
+
+    /// What it calls other namespaces (nsid), by their inode numbers; for a checkpoint.
+    pub fn nsids(&self) -> Vec<(i32, u64)> {
+        self.netlink.nsids()
+    }
+
+    /// Calls other namespaces so again.
+    pub fn restore_nsids(&self, ids: impl Iterator<Item = (i32, u64)>) {
+        self.netlink.restore_nsids(ids);
     }
 
     /// To be held while interfaces, addresses, routes or rules are changed on request (Linux's `rtnl_lock`).

@@ -19,6 +19,7 @@ use ktime::Ktime;
 use lock_order::Mutex;
 use mm::Mm;
 use mounts::FsContext;
+use nsproxy::{Namespace, NsProxy, SetState, Spaces};
 use pid::{Attached, Pid};
 use platform::{Context, Regs, Word};
 use process_timers::{ItimersState, PosixTimersState, watch_cpu_limit};
@@ -119,6 +120,9 @@ pub struct ThreadState {
     /// It shares adjustments of semaphores (CLONE_SYSVSEM) with threads listed before: the ID of the first of them, or its own.
     #[serde(default)]
     pub sem_undo: Option<i32>,
+    /// Its namespaces; `None` for those that its container began with.
+    #[serde(default)]
+    pub namespaces: Option<SetState>,
 }
 
 /// A process.
@@ -163,6 +167,9 @@ pub struct ProcessState {
 pub struct ProcessesState {
     /// Process IDs that are taken.
     pub pids: Vec<Numbers>,
+    /// The PID namespace of each, by its number; 0 for that of the container.
+    #[serde(default)]
+    pub pid_spaces: Vec<u64>,
     /// The number given out last, by level.
     pub last: Vec<i32>,
     /// Processes by their IDs.
@@ -188,6 +195,10 @@ pub trait SavedParts {
     fn descriptors(&mut self, tid: i32, table: &Arc<FdTable>);
     /// A file system context.
     fn file_context(&mut self, tid: i32, fs: &Arc<FsContext>);
+    /// A namespace.
+    fn namespace(&mut self, ns: &Namespace);
+    /// The namespaces of a thread.
+    fn namespaces(&mut self, set: &NsProxy) -> SetState;
 }
 
 /// Tells objects from one another, and numbers them.
@@ -241,25 +252,12 @@ impl Current {
 impl Task {
     /// What keeps the thread from being saved.
     fn obstacle(&self) -> Option<&'static str> {
-        let kernel = &self.group.kernel;
-        let own = self.nsproxy();
-        let initial = &self.group.container.namespaces;
-        let other_namespaces = !Arc::ptr_eq(&own.uts, &initial.uts)
-            || !Arc::ptr_eq(&own.ipc, &initial.ipc)
-            || !Arc::ptr_eq(&own.net, &initial.net)
-            || !Arc::ptr_eq(&own.pid_for_children, &initial.pid_for_children)
-            || !Arc::ptr_eq(&own.cgroup, &initial.cgroup)
-            || !Arc::ptr_eq(&own.time, &initial.time)
-            || !Arc::ptr_eq(&own.time_for_children, &initial.time_for_children);
         let creds = self.creds();
         // One lock after the other: guards would last as long as the literal.
         let policy = *self.mempolicy.lock() != mm::Policy::default();
         let inherits = !self.pi.lock().is_idle();
         let checks = [
             (self.trace.is_traced(), "is traced"),
-            (other_namespaces, "is in namespaces of its own"),
-            (!self.group.pid.is_of(initial.pid_for_children.as_ref()), "is in a PID namespace of its own"),
-            (!Arc::ptr_eq(&creds.user_ns, &kernel.vfs.resources.user_ns), "is in a user namespace"),
             (creds.landlock.is_some(), "is confined by Landlock"),
             (
                 !Arc::ptr_eq(&self.cgroup.group(), self.group.container.cgroup()),
@@ -313,7 +311,15 @@ impl Standstill {
             level = ns.parent();
         }
         all.last.reverse();
-        all.pids = kernel.pids.taken().iter().map(|pid| pid.numbers()).collect();
+        let own = kernel.first.pids().inum();
+        for pid in kernel.pids.taken() {
+            let space = pid.ns().filter(|ns| ns.inum() != own);
+            if let Some(ns) = space {
+                parts.namespace(&Namespace::Pid(ns.clone()));
+            }
+            all.pids.push(pid.numbers());
+            all.pid_spaces.push(space.map_or(0, |ns| ns.inum()));
+        }
         all.first = vec![(0, kernel.first.first())];
         let (mut handlers, mut filters) = (Seen(HashMap::new()), Seen(HashMap::new()));
         let mut memory: Seen<i32> = Seen(HashMap::new());
@@ -329,6 +335,9 @@ impl Standstill {
                 all.handlers.len() - 1
             });
             let leader_creds = kernel.tree.lock().node(node.tgid).and_then(|node| node.leader_creds());
+            if let Some(creds) = &leader_creds {
+                parts.namespace(&Namespace::User(creds.user_ns.clone()));
+            }
             all.processes.push(group.state(node, place, leader_creds.as_deref()));
             let mut threads = group.threads();
             threads.sort_by_key(|task| (task.tid() != group.tgid, task.tid()));
@@ -362,7 +371,15 @@ impl Standstill {
                         tid
                     })
                 });
-                all.threads.push(task.state(current, named, seccomp_filters, sem_undo));
+                parts.namespace(&Namespace::User(task.creds().user_ns.clone()));
+                parts.namespace(&Namespace::User(mm.user_ns.clone()));
+                let set = task.nsproxy();
+                let namespaces =
+                    (!Arc::ptr_eq(&set, &group.container.namespaces)).then(|| parts.namespaces(&set));
+                all.threads.push(ThreadState {
+                    namespaces,
+                    ..task.state(current, named, seccomp_filters, sem_undo)
+                });
             }
         }
         Ok(all)
@@ -413,6 +430,7 @@ impl Task {
             parked,
             time: (load(&self.user_seen), self.sentry_time()),
             sem_undo,
+            namespaces: None,
         }
     }
 }
@@ -458,6 +476,8 @@ pub trait Resources {
     fn descriptors(&self, id: u64) -> Option<Arc<FdTable>>;
     /// The file system context with this identity.
     fn file_context(&self, id: i32) -> Option<Arc<FsContext>>;
+    /// Namespaces.
+    fn spaces(&self) -> &Spaces;
 }
 
 /// The processes of a checkpoint, by their IDs.
@@ -475,10 +495,17 @@ pub struct TakenPids(#[expect(dead_code, reason = "a guard")] Vec<Attached>);
 
 impl Kernel {
     /// Takes the process IDs of a checkpoint, for a kernel without processes.
-    pub fn restore_pids(&self, saved: &ProcessesState) -> Result<TakenPids, String> {
+    pub fn restore_pids(&self, saved: &ProcessesState, spaces: &Spaces) -> Result<TakenPids, String> {
         let ns = self.first.pids();
-        let taken = saved.pids.iter().map(|numbers| ns.restore(numbers));
-        let taken = taken.collect::<Result<Vec<_>, _>>().map_err(|e| format!("process IDs: {e}"))?;
+        let of = saved.pid_spaces.iter().copied().chain(std::iter::repeat(0));
+        let taken = saved.pids.iter().zip(of).map(|(numbers, inum)| {
+            let inner = match inum {
+                0 => ns.clone(),
+                _ => spaces.pid(inum).ok_or_else(|| format!("PID namespace {inum} is missing"))?,
+            };
+            inner.restore(numbers).map_err(|e| format!("process IDs: {e}"))
+        });
+        let taken = taken.collect::<Result<Vec<_>, _>>()?;
         let mut levels = vec![ns.clone()];
         while let Some(parent) = levels.last().and_then(|ns| ns.parent()).cloned() {
             levels.push(parent);
@@ -494,7 +521,11 @@ impl Kernel {
     }
 
     /// The processes of a checkpoint, without threads. The process IDs were taken before.
-    pub fn restore_groups(self: &Arc<Kernel>, saved: &ProcessesState) -> Result<RestoredGroups, String> {
+    pub fn restore_groups(
+        self: &Arc<Kernel>,
+        saved: &ProcessesState,
+        spaces: &Spaces,
+    ) -> Result<RestoredGroups, String> {
         let handlers: Vec<Arc<SharedHandlers>> =
             saved.handlers.iter().map(|actions| restored_handlers(actions)).collect();
         let mut groups = BTreeMap::new();
@@ -513,7 +544,7 @@ impl Kernel {
         let mut leaders = HashMap::new();
         for p in &saved.processes {
             if let Some(state) = &p.leader_creds {
-                leaders.insert(p.node.tgid, self.restored_creds(state)?);
+                leaders.insert(p.node.tgid, self.restored_creds(state, spaces)?);
             }
         }
         let tree = Tree::restore(&nodes, |node| {
@@ -533,8 +564,10 @@ impl Kernel {
         Ok(RestoredGroups(groups))
     }
 
-    fn restored_creds(&self, saved: &CredentialsState) -> Result<Arc<Credentials>, String> {
-        Credentials::restore(saved, self.vfs.resources.user_ns.clone(), None)
+    fn restored_creds(&self, saved: &CredentialsState, spaces: &Spaces) -> Result<Arc<Credentials>, String> {
+        let inum = saved.user_ns;
+        let user_ns = spaces.user(inum).ok_or_else(|| format!("user namespace {inum} is missing"))?;
+        Credentials::restore(saved, user_ns, None)
             .map(|creds| Arc::new(Credentials { serial: self.next_cred_serial(), ..creds }))
             .ok_or_else(|| "credentials with a Landlock domain".into())
     }
@@ -564,7 +597,11 @@ impl Kernel {
                 }
                 None => None,
             };
-            if state.creds.capabilities() & !(allowed & !group.container.withheld()) != 0 {
+            let creds = self.restored_creds(&state.creds, resources.spaces())?;
+            // In another user namespace a thread has all of them.
+            if creds.user_ns.is_initial()
+                && state.creds.capabilities() & !(allowed & !group.container.withheld()) != 0
+            {
                 return Err(format!(
                     "thread {} has capabilities that the container does not have",
                     state.tid
@@ -573,7 +610,6 @@ impl Kernel {
             if matches!(group.signals.lock().life, Life::Dead(_) | Life::Reaped(_)) {
                 return Err(format!("thread {} is of a process that has ended", state.tid));
             }
-            let creds = self.restored_creds(&state.creds)?;
             let current = self.restored_thread(state, group, creds, chain, resources)?;
             if state.current.vforking.is_some() {
                 vforking.push((threads.len(), state.tid));
@@ -683,13 +719,21 @@ impl Kernel {
         *ctx.regs_mut() = user_registers(at.regs);
         ctx.set_xstate(&at.xstate).map_err(|e| said(&format!("its extended state: {e}")))?;
         let container = &group.container;
+        let nsproxy = match &saved.namespaces {
+            None => container.namespaces.clone(),
+            Some(set) => Arc::new(resources.spaces().set(set).map_err(|e| said(&e))?),
+        };
+        if nsproxy.time.is_shifted() {
+            let vdso = self.platform.limits().vdso;
+            crate::vdso::ask_for_clocks(&mut *ctx, vdso).map_err(|e| said(&format!("its vDSO: {e}")))?;
+        }
         let mode = if chain.is_some() { FILTER } else { saved.seccomp_mode };
         if chain.is_none() && mode == FILTER {
             return Err(said("its seccomp filters are missing"));
         }
         let inherited = TaskInherited {
             creds,
-            nsproxy: container.namespaces.clone(),
+            nsproxy,
             cgroup: Member::placed(container.cgroup()),
             keyrings: keys::Holder::new(&self.keys),
             mempolicy: mm::Policy::default(),

@@ -111,6 +111,11 @@ impl NamespaceCount {
         }
         Ok(counted)
     }
+
+    /// The user that it counts for in the innermost of the user namespaces.
+    pub fn user(&self) -> u32 {
+        self.levels.first().map_or(0, |(_, user)| *user)
+    }
 }
 
 impl Drop for NamespaceCount {

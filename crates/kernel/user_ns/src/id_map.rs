@@ -29,6 +29,13 @@ impl Extent {
         (u64::from(offset) + u64::from(count) <= u64::from(of)).then(|| to.wrapping_add(offset))
     }
 
+    /// Whether it has IDs, none of which is the -1 that stands for no ID.
+    fn fits(&self) -> bool {
+        let fits =
+            |first: u32| first != u32::MAX && first.checked_add(self.count).is_some_and(|end| end > first);
+        fits(self.first) && fits(self.lower)
+    }
+
     fn overlaps(&self, other: &Extent) -> bool {
         let cut = |a: u32, b: u32| {
             u64::from(a) < u64::from(b) + u64::from(other.count)
@@ -61,6 +68,24 @@ impl IdMap {
             extents.push(new);
         }
         Ok(IdMap(extents))
+    }
+
+    /// A map out of ranges that may be anything; `None` where it could not have been set.
+    pub(crate) fn restore(extents: Vec<Extent>) -> Option<IdMap> {
+        let apart =
+            |(at, one): (usize, &Extent)| !extents.iter().skip(at + 1).any(|other| other.overlaps(one));
+        let sound = (1..=MOST).contains(&extents.len())
+            && extents.iter().all(Extent::fits)
+            && extents.iter().enumerate().all(apart);
+        sound.then_some(IdMap(extents))
+    }
+
+    /// Whether all that it leads to is in the map of the namespace around.
+    pub(crate) fn lies_within(&self, parent: &IdMap) -> bool {
+        let has = |e: &Extent| {
+            parent.0.iter().any(|p| Extent::moved(e.lower, e.count, p.lower, p.first, p.count).is_some())
+        };
+        self.0.iter().all(has)
     }
 
     /// The ranges.
@@ -97,9 +122,7 @@ fn extent(line: &[u8]) -> Option<Extent> {
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.split_ascii_whitespace().map(number);
     let extent = Extent { first: words.next()??, lower: words.next()??, count: words.next()?? };
-    let fits =
-        |first: u32| first != u32::MAX && first.checked_add(extent.count).is_some_and(|end| end > first);
-    (words.next().is_none() && fits(extent.first) && fits(extent.lower)).then_some(extent)
+    (words.next().is_none() && extent.fits()).then_some(extent)
 }
 
 fn number(word: &str) -> Option<u32> {

@@ -14,9 +14,11 @@
 
 mod counts;
 mod id_map;
+mod state;
 
 pub use counts::{Kind, NO_LIMIT, NamespaceCount};
 pub use id_map::{Extent, IdMap, OVERFLOW};
+pub use state::UserNamespaceState;
 
 use abi::{Errno, Result};
 use counts::Counts;

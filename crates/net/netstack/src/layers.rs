@@ -187,6 +187,23 @@ impl LayerState {
         devices.filter_map(pair).collect()
     }
 
+    /// Whether an interface of the host is in it.
+    pub fn has_device(&self) -> bool {
+        self.links.iter().any(|link| link.driver == DriverState::Device)
+    }
+
+    /// Interfaces of the stack `number`, another one than this, have other indices.
+    pub fn renumber_others(&mut self, number: u64, indices: &HashMap<u32, u32>) {
+        for link in &mut self.links {
+            match &mut link.driver {
+                DriverState::Veth(stack, index) | DriverState::Vlan(_, stack, index) if *stack == number => {
+                    *index = indices.get(index).copied().unwrap_or(*index);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Gives interfaces other indices.
     pub fn renumber(&mut self, indices: &HashMap<u32, u32>) {
         let change = |index: &mut u32| *index = indices.get(index).copied().unwrap_or(*index);

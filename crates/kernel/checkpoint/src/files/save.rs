@@ -325,11 +325,12 @@ impl<'a> FileSaver<'a> {
         if let Some(socket) = ops.downcast_ref::<SocketFile>() {
             let attr = file.attr().map_err(|_| "a socket without attributes".to_owned())?;
             let net = socket.net.inum;
-            if socket.ops.domain() == libc::AF_UNIX {
-                return Ok(Kind::Unix(attr, net));
-            }
-            let state = Kind::Network(attr, net);
-            return if (self.network)(socket) { Ok(state) } else { Err(unknown(file)) };
+            let noted = (self.network)(socket);
+            return match socket.ops.domain() {
+                libc::AF_UNIX => Ok(Kind::Unix(attr, net)),
+                _ if noted => Ok(Kind::Network(attr, net)),
+                _ => Err(unknown(file)),
+            };
         }
         Err(unknown(file))
     }

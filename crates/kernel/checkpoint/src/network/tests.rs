@@ -67,7 +67,7 @@ impl Bench {
     fn save(&self, files: &[&Arc<OpenFile>]) -> Result<NetworkState, Vec<Obstacle>> {
         let saver = NetworkSaver::new();
         assert!(files.iter().all(|file| saver.note(SocketFile::of(file).unwrap())));
-        let state = saver.finish(&self.net)?;
+        let state = saver.finish(&self.net, &[])?;
         let mut image = Vec::new();
         ciborium::into_writer(&state, &mut image).unwrap();
         Ok(ciborium::from_reader(&image[..]).unwrap())
@@ -107,7 +107,7 @@ fn sockets_of_descriptors_come_back() {
     let saved = a.save(&[&server, &client, &receiver, &sender]).unwrap();
 
     let b = Bench::new();
-    let restored = NetworkRestorer::new(&b.net, saved).unwrap();
+    let restored = NetworkRestorer::new(&b.net, saved, &|_| None).unwrap();
     assert!(Arc::ptr_eq(&restored.net(1).unwrap(), &b.net) && restored.socket(77).is_none());
     let files = [&server, &client, &receiver, &sender].map(|file| restored.socket(ino(file)).unwrap());
     restored.go_on(Outside::Reset);
@@ -141,7 +141,7 @@ fn interfaces_and_settings_come_back() {
     stack.fast_open_keys().set("1-2-3-4").unwrap();
     let saved = a.save(&[]).unwrap();
     let b = Bench::new();
-    NetworkRestorer::new(&b.net, saved).unwrap().go_on(Outside::Keep);
+    NetworkRestorer::new(&b.net, saved, &|_| None).unwrap().go_on(Outside::Keep);
     assert_eq!(b.net.stack().layer().link_names(), ["lo", "d0"]);
     assert!(b.net.stack().is_local("10.5.0.1".parse().unwrap()));
     assert_eq!(b.net.stack().sysctls.somaxconn.get(), 99);
@@ -165,7 +165,7 @@ fn netlink_sockets_keep_groups_and_messages() {
     add(&a, "first");
     let saved = a.save(&[&file]).unwrap();
     let b = Bench::new();
-    let restored = NetworkRestorer::new(&b.net, saved).unwrap();
+    let restored = NetworkRestorer::new(&b.net, saved, &|_| None).unwrap();
     let socket = restored.socket(ino(&file)).unwrap();
     restored.go_on(Outside::Keep);
     assert_eq!(socket.local_addr(), address);
@@ -206,11 +206,11 @@ fn what_cannot_be_saved_is_named() {
 #[test]
 fn a_wrong_image_is_an_error() {
     let b = Bench::new();
-    let refused = NetworkRestorer::new(&b.net, NetworkState::default()).err().unwrap();
+    let refused = NetworkRestorer::new(&b.net, NetworkState::default(), &|_| None).err().unwrap();
     assert_eq!(refused, "the image has 0 network namespaces instead of one");
     let a = Bench::new();
     let server = a.open(libc::SOCK_STREAM);
     let mut saved = a.save(&[&server]).unwrap();
     saved.namespaces[0].streams.clear();
-    assert!(NetworkRestorer::new(&b.net, saved).is_err());
+    assert!(NetworkRestorer::new(&b.net, saved, &|_| None).is_err());
 }

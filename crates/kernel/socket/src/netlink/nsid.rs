@@ -77,6 +77,16 @@ impl Sockets {
         Ok(id)
     }
 
+    /// What it calls others, for a checkpoint: the numbers of namespaces by its own.
+    pub(crate) fn nsids(&self) -> Vec<(i32, u64)> {
+        self.ids.lock().iter().map(|(id, inum)| (*id, *inum)).collect()
+    }
+
+    /// Calls others so again. The namespaces are there.
+    pub(crate) fn restore_nsids(&self, ids: impl Iterator<Item = (i32, u64)>) {
+        *self.ids.lock() = ids.filter(|(id, _)| *id >= 0).collect();
+    }
+
     /// A namespace has ended.
     pub(crate) fn forget_net(&self, inum: u64) {
         let mut ids = self.ids.lock();
