@@ -74,7 +74,7 @@ impl PidNamespace {
         }
         let parent = Some(self.clone());
         let (level, table) = (self.level + 1, Mutex::default());
-        Ok(Arc::new(PidNamespace { inum, level, parent, user_ns, table, counted: counted }))
+        Ok(Arc::new(PidNamespace { inum, level, parent, user_ns, table, counted }))
     }
 
     /// The user that it counts for, if it counts.
