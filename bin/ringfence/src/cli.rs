@@ -5,6 +5,7 @@ use crate::commands::create::CreateCommand;
 use crate::commands::debug::Debug;
 use crate::commands::delete::Delete;
 use crate::commands::do_::Do;
+use crate::commands::do_snapshot::SnapshotCommand;
 use crate::commands::events::Events;
 use crate::commands::exec::Exec;
 use crate::commands::id::Id;
@@ -353,6 +354,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ringfence pool serve --bundle /tmp/bundle --size 10 warm\n  ringfence restore --pool warm --image-path /tmp/image --detach box\n  ringfence pool list"
     )]
     Pool(Pool),
+    /// List and remove snapshots of do
+    #[command(
+        after_help = "Examples:\n  ringfence do --snapshot warm python3 server.py    # writes 1 to /proc/gvisor/checkpoint when it is ready\n  ringfence do --from warm\n  ringfence snapshot list\n  ringfence snapshot delete warm"
+    )]
+    Snapshot(SnapshotCommand),
     /// Forward connections on the host to a port of a container
     #[command(
         after_help = "Examples:\n  ringfence port-forward box 8080:80\n  ringfence port-forward box 0:80    # any free port of 127.0.0.1"

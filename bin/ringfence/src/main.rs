@@ -76,6 +76,7 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Resume(args) => commands::resume::resume(settings, args),
         Command::Update(args) => commands::update::update(settings, args),
         Command::Events(args) => commands::events::events(settings, args),
+        Command::Snapshot(args) => commands::do_snapshot::snapshot(args),
         Command::PortForward(args) => commands::port_forward::port_forward(settings, args),
         Command::Pool(args) => commands::pool::pool(settings, args),
         Command::Overlay(args) => commands::overlay::overlay(settings, args),

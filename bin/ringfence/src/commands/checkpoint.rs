@@ -21,6 +21,9 @@ pub(crate) struct Checkpoint {
     /// Let the container go on afterwards
     #[arg(long)]
     leave_running: bool,
+    /// Wait until a program of the container writes 1 to /proc/gvisor/checkpoint
+    #[arg(long)]
+    when_asked: bool,
     /// How pages are compressed
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
@@ -59,7 +62,11 @@ pub(crate) struct Checkpoint {
 }
 
 pub(crate) fn checkpoint(settings: &Settings, args: &Checkpoint) -> Result<()> {
-    let options = CheckpointOptions { image: args.image_path.clone(), leave_running: args.leave_running };
+    let options = CheckpointOptions {
+        image: args.image_path.clone(),
+        leave_running: args.leave_running,
+        when_asked: args.when_asked,
+    };
     lifecycle::checkpoint(settings, &args.id, &options)
 }
 

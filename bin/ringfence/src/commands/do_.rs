@@ -2,14 +2,14 @@
 
 use crate::commands::do_secrets::{hidden, hidden_from_others};
 use crate::commands::do_user::{User, environment, user};
-use crate::commands::{debug, do_diff};
+use crate::commands::{debug, do_diff, do_snapshot};
 use crate::output::Output;
 use crate::values;
 use bundle::{
     HostCommand, IdMaps, IdRange, Medium, Options, Overlay2, OverlayChoice, Volume, for_host_command,
 };
-use clap::Args;
-use lifecycle::{CoverageReport, HostLimits, Result, Settings};
+use clap::{Args, ValueEnum};
+use lifecycle::{CoverageReport, HostLimits, HostRun, HostSnapshot, Result, Settings};
 use netgofer::Policy;
 use rustix::process::umask;
 use sandbox::terminal;
@@ -90,8 +90,23 @@ pub(crate) struct Do {
     /// Refused
     #[arg(long, hide = true, value_parser = values::refused("do makes no interfaces; use --network=host, or run a bundle in a network namespace"))]
     pub(crate) ip: Option<String>,
+    /// Make a snapshot of that name of the sandbox, which ends then, for --from
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["diff", "coverage"])]
+    pub(crate) snapshot: Option<String>,
+    /// When: once a program writes 1 to /proc/gvisor/checkpoint, or once all programs have waited for a second
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = When::Asked, requires = "snapshot")]
+    pub(crate) when: When,
+    /// Remove snapshots used longest ago until all have so many bytes together
+    #[arg(long, value_name = "SIZE", value_parser = values::bytes, requires = "snapshot", default_value = "10g")]
+    pub(crate) snapshot_limit: i64,
+    /// Go on from a snapshot, which has files, volumes, user and network of its command. CMD runs beside its programs, and they
+    /// end with it; without CMD they have the standard streams
+    #[arg(long, value_name = "NAME", conflicts_with_all = [
+        "snapshot", "root", "volume", "allow_net", "hide", "no_hide", "user", "no_init", "diff", "coverage", "uid_map", "gid_map",
+    ])]
+    pub(crate) from: Option<String>,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required_unless_present = "from", trailing_var_arg = true, value_name = "CMD")]
     pub(crate) args: Vec<String>,
 }
 
@@ -103,19 +118,52 @@ fn force_overlay(text: &str) -> std::result::Result<String, String> {
     }
 }
 
+/// When a snapshot is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// A program asks
+    Asked,
+    /// All programs wait
+    Idle,
+}
+
 pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
     if args.quiet {
         log::set_max_level(log::LevelFilter::Error);
     }
     let signals = lifecycle::block_signals()?;
+    if let Some(name) = &args.from {
+        return do_snapshot::go_on(settings, name, own(args)?, &signals);
+    }
+    let command = command(settings, args)?;
+    let allow_net = Policy::all(&args.allow_net);
+    let network = network(settings.network, allow_net.is_some())?;
+    let overlay = overlay(settings)?;
+    let snapshot = match &args.snapshot {
+        Some(name) => {
+            let when = (args.when == When::Idle, args.snapshot_limit);
+            do_snapshot::begin(settings, name, when, (&command, &overlay, network, &allow_net))?
+        }
+        None => HostSnapshot::None,
+    };
+    let options = Options { overlay, network, ..settings.containers.clone() };
+    let prepared = for_host_command(command, &options)?;
+    let coverage =
+        args.coverage.as_deref().map(|path| coverage(path, prepared.spec.id.clone())).transpose()?;
+    let mut diff = args.diff.as_deref().map(do_diff::Diff::open).transpose()?;
+    let changes = diff.as_mut().map(do_diff::Diff::take);
+    let run = HostRun { allow_net: allow_net.as_ref(), limits: limits(args), changes, coverage, snapshot };
+    let status = lifecycle::run_host_command(settings, prepared, run, &signals)?;
+    diff.map_or(Ok(()), do_diff::Diff::finish)?;
+    Ok(status)
+}
+
+/// What the arguments describe.
+fn command(settings: &Settings, args: &Do) -> Result<HostCommand> {
     let rootless = settings.is_rootless();
     let mask = umask(rustix::fs::Mode::empty());
     umask(mask);
     let as_caller = |id: u32| if rootless { 0 } else { id };
-    let id = args.name.clone().unwrap_or_else(|| format!("do-{}", std::process::id()));
-    if !lifecycle::valid_id(&id) {
-        return Err(format!("--name {id:?}: use at most 200 letters, digits and any of _+-.").into());
-    }
     let user = match &args.user {
         Some(text) => user(text, &args.root)?,
         None => User {
@@ -128,8 +176,8 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
         },
     };
     let hidden = hidden(&args.hide, !args.no_hide && args.root.as_os_str() == "/", &args.volume)?;
-    let command = HostCommand {
-        id,
+    Ok(HostCommand {
+        id: id(args)?,
         hostname: args.hostname.clone().unwrap_or_else(lifecycle::hostname),
         root: args.root.clone(),
         cwd: cwd(args)?,
@@ -144,13 +192,39 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
         pids: args.pids,
         umask: mask.bits(),
         rlimits: lifecycle::callers_limits(),
-        terminal: terminal::interactive(),
+        terminal: args.snapshot.is_none() && terminal::interactive(),
         own_init: !args.no_init,
         id_maps: id_maps(args),
-    };
-    let allow_net = Policy::all(&args.allow_net);
-    let network = network(settings.network, allow_net.is_some())?;
-    // The host's own files are never written through: that is what --volume is for.
+    })
+}
+
+/// What there is beside a snapshot.
+fn own(args: &Do) -> Result<do_snapshot::Own> {
+    Ok(do_snapshot::Own {
+        id: id(args)?,
+        hostname: args.hostname.clone(),
+        cwd: args.cwd.is_some().then(|| cwd(args)).transpose()?,
+        env: environment(args.clear_env, &args.env)?,
+        pids: args.pids,
+        limits: limits(args),
+        args: args.args.clone(),
+    })
+}
+
+fn id(args: &Do) -> Result<String> {
+    let id = args.name.clone().unwrap_or_else(|| format!("do-{}", std::process::id()));
+    match lifecycle::valid_id(&id) {
+        true => Ok(id),
+        false => Err(format!("--name {id:?}: use at most 200 letters, digits and any of _+-.").into()),
+    }
+}
+
+fn limits(args: &Do) -> HostLimits {
+    HostLimits { memory: args.memory, cpus: args.cpus, timeout: args.timeout }
+}
+
+/// What lies over the root and volumes. The host's own files are never written through: that is what --volume is for.
+fn overlay(settings: &Settings) -> Result<Overlay2> {
     let Overlay2 { root, binds } = settings.containers.overlay.clone();
     let root = root.unwrap_or(OverlayChoice::MEMORY);
     if root.medium == Medium::Own {
@@ -162,24 +236,7 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
     if root.commit {
         return Err("--overlay2: commit would write to the host's own root; do never does".into());
     }
-    let overlay = Overlay2 { root: Some(root), binds };
-    let options = Options { overlay, network, ..settings.containers.clone() };
-    let prepared = for_host_command(command, &options)?;
-    let limits = HostLimits { memory: args.memory, cpus: args.cpus, timeout: args.timeout };
-    let coverage =
-        args.coverage.as_deref().map(|path| coverage(path, prepared.spec.id.clone())).transpose()?;
-    let mut diff = args.diff.as_deref().map(do_diff::Diff::open).transpose()?;
-    let status = lifecycle::run_host_command(
-        settings,
-        prepared,
-        allow_net.as_ref(),
-        &limits,
-        &signals,
-        diff.as_mut().map(do_diff::Diff::take),
-        coverage,
-    )?;
-    diff.map_or(Ok(()), do_diff::Diff::finish)?;
-    Ok(status)
+    Ok(Overlay2 { root: Some(root), binds })
 }
 
 /// Opens the file for the report of what the command asks for and does not get: the command may run for long.

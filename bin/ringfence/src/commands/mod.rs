@@ -8,6 +8,7 @@ pub(crate) mod delete;
 pub(crate) mod do_;
 mod do_diff;
 mod do_secrets;
+pub(crate) mod do_snapshot;
 mod do_user;
 pub(crate) mod events;
 pub(crate) mod exec;

@@ -17,6 +17,9 @@ pub struct KernelState {
     pub monotonic: u64,
     /// Host and domain name, and how often they were set.
     pub names: (String, String, u64),
+    /// The host name that the specification gave.
+    #[serde(default)]
+    pub given_name: String,
     /// Values of /proc/sys that were set.
     pub sysctls: Vec<(String, String)>,
     /// Processes ever made.
@@ -48,6 +51,7 @@ impl KernelState {
             boot: kernel.boot,
             monotonic: process_timers::monotonic(),
             names: (names.nodename, names.domainname, names.version),
+            given_name: kernel.given_name.clone(),
             sysctls,
             forks: kernel.forks.load(Ordering::Relaxed),
         }
@@ -64,8 +68,10 @@ impl KernelState {
         if nodename.len() > 64 || domainname.len() > 64 {
             return Err("the host name is too long".into());
         }
+        // A specification that gives another name than that of before means it.
+        let renamed = !self.given_name.is_empty() && self.given_name != kernel.given_name;
         kernel.first.namespaces.uts.rename(|names| {
-            names.nodename.clone_from(nodename);
+            names.nodename.clone_from(if renamed { &kernel.given_name } else { nodename });
             names.domainname.clone_from(domainname);
             names.version = version.saturating_sub(1);
         });

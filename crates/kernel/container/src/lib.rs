@@ -38,6 +38,7 @@ pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
 pub struct Container {
     index: Index,
     name: OnceLock<String>,
+    environ: OnceLock<(u32, Vec<u8>)>,
     /// The namespaces of its first process.
     pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
@@ -76,6 +77,7 @@ impl Container {
         Arc::new(Container {
             index,
             name: OnceLock::new(),
+            environ: OnceLock::new(),
             namespaces,
             programs,
             root_fs: Mutex::new(None),
@@ -108,6 +110,16 @@ impl Container {
     /// Sets its name. To be called once.
     pub fn set_name(&self, name: &str) {
         self.name.get_or_init(|| name.into());
+    }
+
+    /// Sets the user and the environment of its specification, entries each with a zero byte behind it. To be called once.
+    pub fn set_environ(&self, user: u32, environ: Vec<u8>) {
+        let _ = self.environ.set((user, environ));
+    }
+
+    /// The user and the environment of its specification.
+    pub fn environ(&self) -> (u32, &[u8]) {
+        self.environ.get().map_or((0, &[]), |(user, environ)| (*user, environ))
     }
 
     /// The PID namespace of its processes.

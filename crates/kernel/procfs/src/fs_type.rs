@@ -61,6 +61,7 @@ impl FsType for Proc {
     fn watch(&self, node: &Node, cx: &dyn Caller) -> Option<Box<dyn Changes>> {
         match node.entry().name {
             "f" => sysctl::watch(&node.at(Some(cx))),
+            "generation" => crate::notices::watch(node),
             _ => mounts::watch(node),
         }
     }

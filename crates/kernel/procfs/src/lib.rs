@@ -15,6 +15,7 @@ mod net;
 mod net_counters;
 mod net_filter;
 mod net_sockets;
+mod notices;
 mod pid;
 mod sysctl;
 #[cfg(test)]

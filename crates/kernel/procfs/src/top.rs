@@ -1,5 +1,6 @@
 //! The files of /proc itself.
 
+use crate::notices;
 use crate::pid::{PIDS, SELF, THREAD_SELF};
 use abi::{Errno, PAGE_SIZE, Result};
 use kernfs::{At, Entry, What, dir, empty, line, link, memory_locked, memory_used, private, text};
@@ -25,6 +26,7 @@ static TABLE: &[Entry] = &[
     text("execdomains", execdomains),
     text("filesystems", filesystems),
     dir("fs", &[]),
+    dir("gvisor", &notices::GVISOR),
     text("interrupts", interrupts),
     empty("iomem"),
     empty("ioports"),
@@ -42,6 +44,7 @@ static TABLE: &[Entry] = &[
     link("net", |_| Ok(b"self/net".to_vec())),
     text("partitions", partitions),
     dir("pressure", &PRESSURE),
+    dir("ringfence", &notices::RINGFENCE),
     text("schedstat", schedstat),
     SELF,
     text("softirqs", softirqs),

@@ -50,7 +50,11 @@ pub fn run(
         let its = traced.fds.iter().map(|index| fds.take(*index)).collect::<Result<_, _>>()?;
         tracing::create(&kernel, traced.session, its, false)?;
     }
+    if image.is_some() {
+        kernel.notices.restoring();
+    }
     let control = Control::build(&kernel, kernel.first.clone(), &spec, fds, pod, image)?;
+    kernel.notices.restored();
     let console = control.console.clone();
     on_ready(control.clone());
     let status = kernel.wait_finished();

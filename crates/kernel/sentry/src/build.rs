@@ -58,6 +58,8 @@ pub(crate) fn container(
         container.cgroup().set_pids_max(limit.into());
     }
     container.set_name(&spec.id);
+    let environ = spec.process.env.iter().flat_map(|entry| entry.bytes().chain([0])).collect();
+    container.set_environ(spec.process.uid, environ);
     container.set_id_maps(spec.id_maps.clone());
     container.withhold(spec.withheld);
     container.set_device_rules(spec.device_rules.clone());

@@ -23,7 +23,8 @@ use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartErro
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use task::notices::Outcome;
 use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
 use trace_wire::session::{Session, Status};
 use wait::{Events, Waiter};
@@ -32,6 +33,11 @@ use wait::{Events, Waiter};
 const NOT_STARTED: i32 = 128 << 8;
 /// How long a process may wait for file systems of programs inside before it runs.
 const SET_UP: Duration = Duration::from_secs(10);
+
+/// How often a wait looks whether it has lost its purpose.
+const LOOK: Duration = Duration::from_millis(50);
+/// So often in a row no program runs when all of them are idle.
+const IDLE: u32 = 20;
 
 /// A container as the runtime sees it.
 pub(crate) struct Control {
@@ -303,7 +309,7 @@ impl Running for Control {
                 self.kernel.signal_container(&self.container, kill, |_| true);
             }
         };
-        crate::image::save(&self.kernel, self.saving(), files, end)
+        self.save(self.saving(), files, end)
     }
 
     fn layers(&self) -> Vec<i32> {
@@ -316,7 +322,39 @@ impl Running for Control {
         self.check_started()?;
         let layers = if keeps { self.layers.as_slice() } else { &[] };
         let saving = Saving { purpose: Purpose::Clone(layers), ..self.saving() };
-        crate::image::save(&self.kernel, saving, files, || ())
+        self.save(saving, files, || ())
+    }
+
+    fn await_request(
+        &self,
+        idle: bool,
+        attending: &dyn Fn(),
+        gone: &dyn Fn() -> bool,
+    ) -> Result<(), StartError> {
+        let attendance = self.kernel.notices.attend();
+        attending();
+        let mut still_for = 0;
+        while still_for < IDLE {
+            if attendance.wait(Instant::now() + LOOK) {
+                return Ok(());
+            }
+            self.goes_on(gone)?;
+            let still = idle && self.first.lock().is_none() && self.kernel.running().0 == 0;
+            still_for = if still { still_for + 1 } else { 0 };
+        }
+        Ok(())
+    }
+
+    fn await_checkpoint(&self, gone: &dyn Fn() -> bool) -> Result<(), StartError> {
+        let notices = &self.kernel.notices;
+        let seen = notices.seen();
+        loop {
+            match notices.wait_outcome(seen, Instant::now() + LOOK) {
+                Some(Outcome::Error) => return Err(other("the checkpoint failed".into())),
+                Some(_) => return Ok(()),
+                None => self.goes_on(gone)?,
+            }
+        }
     }
 
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {
@@ -397,9 +435,27 @@ impl Control {
         }
     }
 
+    /// Saves, and tells programs of it: that it failed, or before anything goes on that it was made; then comes `after`.
+    fn save(&self, saving: Saving<'_>, files: [OwnedFd; 2], after: impl FnOnce()) -> Result<(), StartError> {
+        let notices = &self.kernel.notices;
+        let saved = crate::image::save(&self.kernel, saving, files, || {
+            notices.tell(Outcome::Resume);
+            after();
+        });
+        if saved.is_err() {
+            notices.tell(Outcome::Error);
+        }
+        saved
+    }
+
     fn saving(&self) -> Saving<'_> {
         let console = self.console.as_ref().map(|console| console.pty().clone());
         Saving { baseline: &self.baseline, console, purpose: Purpose::Image }
+    }
+
+    /// An error when a wait has lost its purpose.
+    fn goes_on(&self, gone: &dyn Fn() -> bool) -> Result<(), StartError> {
+        if gone() || self.container.is_over() { Err(other("container not running".into())) } else { Ok(()) }
     }
 
     fn info(&self, ppid: i32, sid: i32, group: &ThreadGroup) -> ProcessInfo {

@@ -59,6 +59,16 @@ pub trait Running: Send + Sync {
     /// As [`checkpoint`](Running::checkpoint) for a clone that is made at once; the sandbox goes on. `keeps`: the clone is given
     /// the files of [`layers`](Running::layers), and what is there need not be written.
     fn clone_to(&self, files: [OwnedFd; 2], keeps: bool) -> Result<(), StartError>;
+    /// Waits until a program asks for a checkpoint; with `idle`, or until all programs have waited for a second. Calls `attending`
+    /// once programs can ask. Looks at `gone` now and then, and gives up when that is true.
+    fn await_request(
+        &self,
+        idle: bool,
+        attending: &dyn Fn(),
+        gone: &dyn Fn() -> bool,
+    ) -> Result<(), StartError>;
+    /// Waits for the end of the next checkpoint, in the same way.
+    fn await_checkpoint(&self, gone: &dyn Fn() -> bool) -> Result<(), StartError>;
     /// Makes another container in the same sandbox.
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
     /// Waits for the end of the first process, and then for all that is left of the container; its wait status.

@@ -178,6 +178,10 @@ pub struct Kernel {
     pub task_bound: AtomicU64,
     /// The sentry's threads without a task, most recent last. They end with the kernel.
     pub(crate) idle: Mutex<Vec<SyncSender<Current>>>,
+    /// What programs learn of checkpoints.
+    pub notices: crate::notices::Notices,
+    /// The host name that the specification of the first container gives.
+    pub given_name: String,
     /// A standstill of all threads.
     pub(crate) meeting: Mutex<Option<Arc<Meeting<Task, Current>>>>,
     pub(crate) bandwidth: BandwidthTimer,
@@ -236,6 +240,7 @@ impl Kernel {
             clock,
             boot,
         } = parts;
+        let given_name = uts.nodename.clone();
         let memfds = tmpfs::Memfds::new(&memory);
         let device_numbers = memory.device_numbers.clone();
         let memory_size = limits.memory();
@@ -303,6 +308,8 @@ impl Kernel {
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
             idle: Mutex::default(),
+            notices: crate::notices::Notices::default(),
+            given_name,
             meeting: Mutex::default(),
             bandwidth: BandwidthTimer::default(),
             late_kills: LateKills::default(),

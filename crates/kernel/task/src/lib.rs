@@ -5,7 +5,7 @@
 //! tasks share. The system call table lives above this crate and is called through [`SystemCalls`]. All other modules are in layers:
 //!
 //! - state without tasks, below the objects: `bandwidth_timer`, `core_thread`, `counts`, `cred_guard`, `inherit`, `late_kills`, `life`,
-//!   `own_transfer`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
+//!   `notices`, `own_transfer`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
 //! - sending: `usage`, `send`, `sigmask`, `signalfd`, `caller` (a task as the caller of subsystems), `exit_report`, `trace_points`, `policing`;
 //! - what a thread does by the way: `activity`, `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
 //!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
@@ -55,6 +55,7 @@ mod meeting;
 mod message_notification;
 mod namespace_caller;
 pub mod namespaces;
+pub mod notices;
 mod own_init;
 mod own_transfer;
 mod pi;

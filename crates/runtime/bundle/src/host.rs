@@ -9,6 +9,7 @@ use crate::host_mounts::HostMounts;
 use crate::mounts::{clean, internal};
 use crate::overlay2::Stores;
 use crate::{Descriptors, HostTree, IdMaps, Options, Prepared, Result, caps, fail};
+use serde::{Deserialize, Serialize};
 use spec::{
     CapabilitySets, DeviceKind, DeviceSpec, FdIndex, Interfaces, MountSpec, Network, ProcessSpec,
     PropagationType, RlimitSpec, RootSpec, SandboxSpec, WindowSize,
@@ -17,7 +18,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A command to sandbox.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostCommand {
     /// Container id.
     pub id: String,
@@ -58,7 +59,7 @@ pub struct HostCommand {
 }
 
 /// `--volume SRC[:DST[:ro]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Path on the host.
     pub source: PathBuf,

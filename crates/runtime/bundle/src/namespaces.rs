@@ -8,6 +8,7 @@
 
 use crate::{Result, fail, open_regular};
 use oci_spec::runtime::{Linux, LinuxIdMapping, LinuxNamespaceType as Type};
+use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub struct Namespaces {
 }
 
 /// A range of user or group ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdRange {
     /// First one in the container.
     pub inside: u32,
@@ -59,7 +60,7 @@ pub struct IdRange {
 }
 
 /// Which ids of the host a container has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMaps {
     /// Users.
     pub uids: Vec<IdRange>,

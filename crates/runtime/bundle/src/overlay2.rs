@@ -1,6 +1,7 @@
 //! `--overlay2` and the annotations with the same meaning: where a container's writes go instead of the host's files.
 
 use crate::{Error, HostTree, Result, fail};
+use serde::{Deserialize, Serialize};
 use spec::Overlay;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ const LAYERS: &str = "dev.ringfence.rootfs.layers";
 const MAX_LAYERS: usize = 128;
 
 /// Where an overlay keeps data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Medium {
     /// In memory.
     Memory,
@@ -33,7 +34,7 @@ pub enum Medium {
 }
 
 /// An overlay.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverlayChoice {
     /// Where its data go.
     pub medium: Medium,
@@ -80,7 +81,7 @@ impl OverlayChoice {
 }
 
 /// What lies over the root and over bind mounts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay2 {
     /// Over the root.
     pub root: Option<OverlayChoice>,

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -84,6 +85,13 @@ impl Channel {
     /// How long [`recv`](Self::recv) waits from now on before it fails with WouldBlock; `None` is for ever.
     pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         Ok(set_socket_timeout(&self.socket, Timeout::Recv, patience)?)
+    }
+
+    /// Whether the other end is closed.
+    pub fn has_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
     }
 
     /// A second handle of the same end.

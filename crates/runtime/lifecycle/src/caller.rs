@@ -27,6 +27,14 @@ pub(crate) fn no_stdio() -> io::Result<[OwnedFd; 3]> {
     Ok([null.try_clone()?, null.try_clone()?, null])
 }
 
+/// Streams of programs that run beside the one that has the standard streams: no input as long as the descriptor that comes with
+/// them is open, and errors alone.
+pub(crate) fn output_alone() -> io::Result<([OwnedFd; 3], OwnedFd)> {
+    let (input, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let error = || rustix::stdio::stderr().try_clone_to_owned();
+    Ok(([input, error()?, error()?], open))
+}
+
 /// A descriptor of the caller, and the number that it gets inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedFd {

@@ -30,6 +30,8 @@ pub struct CheckpointOptions {
     pub image: PathBuf,
     /// The container goes on.
     pub leave_running: bool,
+    /// It is made when a program of the container asks for it.
+    pub when_asked: bool,
 }
 
 /// An image in the making. What was made of it goes when this is dropped before the end.
@@ -103,12 +105,27 @@ impl Drop for NewImage<'_> {
 
 /// Saves a running container to an image.
 pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) -> Result<()> {
+    if options.when_asked {
+        let (container, _) = settings.find(id)?;
+        let client = connect(&container)?;
+        client.attend_requests(false)?;
+        client.await_request()?;
+    }
     let mut image = NewImage::begin(&options.image)?;
     let metadata = image.file(UNFINISHED)?;
     let pages = image.file(PAGES)?;
     save(settings, id, !options.leave_running, |client| {
         client.checkpoint(metadata.as_fd(), pages.as_fd(), options.leave_running)
     })?;
+    image.finish(&[&pages, &metadata])
+}
+
+/// Has a sandbox that goes on no further than this saved to a new directory.
+pub(crate) fn save_and_end(client: &Client, dir: &Path) -> Result<()> {
+    let mut image = NewImage::begin(dir)?;
+    let metadata = image.file(UNFINISHED)?;
+    let pages = image.file(PAGES)?;
+    client.checkpoint(metadata.as_fd(), pages.as_fd(), false)?;
     image.finish(&[&pages, &metadata])
 }
 
@@ -235,7 +252,8 @@ mod tests {
     #[test]
     fn what_fails_leaves_no_image() {
         let dir = StateDir::new("checkpoint");
-        let options = CheckpointOptions { image: dir.0.join("image"), leave_running: false };
+        let options =
+            CheckpointOptions { image: dir.0.join("image"), leave_running: false, when_asked: false };
         let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
         assert_eq!(error.message(), "container does not exist: missing");
         assert!(!options.image.exists());
@@ -253,7 +271,7 @@ mod tests {
             let image = dir.0.join(name);
             std::fs::create_dir(&image).unwrap();
             std::fs::write(image.join(name), "kept").unwrap();
-            let options = CheckpointOptions { image: image.clone(), leave_running: false };
+            let options = CheckpointOptions { image: image.clone(), leave_running: false, when_asked: false };
             let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
             assert!(error.message().contains("already: give a directory without"), "{error}");
             assert_eq!(std::fs::read_dir(&image).unwrap().count(), 1, "{name}");

@@ -1,12 +1,17 @@
 //! `do`: a container in the foreground that has no state on disk, unless a metric server is to see it.
 
+use crate::checkpoint::save_and_end;
 use crate::crash::CrashFile;
 use crate::directory::{Claim, SOCKET};
+use crate::find::connect;
 use crate::groups::Groups;
 use crate::network::Outward;
 use crate::record::{Record, State, Status};
+use crate::snapshots::{NewSnapshot, SavedCommand, Snapshot};
 use crate::stores::Stores;
-use crate::{Result, Settings, caller, capture, create, directory, foreground, id_maps, sandbox_log, trace};
+use crate::{
+    Error, Result, Settings, caller, capture, create, directory, foreground, id_maps, sandbox_log, trace,
+};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;
 use netgofer::Policy;
@@ -14,12 +19,14 @@ use oci_spec::runtime::Spec;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, kill_process};
+use sandbox::client::Client;
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
-use spec::Refusal;
+use sandbox::terminal::{self, RawMode};
+use spec::{ProcessSpec, Refusal};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -70,24 +77,68 @@ pub type CoverageReport<'a> = Box<dyn FnOnce(Vec<Refusal>) -> Result<()> + 'a>;
 /// Most bytes that the kernel may write about that.
 const MAX_COVERAGE: u64 = 4 << 20;
 
-/// Runs a prepared container, which may reach `allow_net` in host mode, and returns its exit status. `signals` comes from
-/// [`block_signals`](crate::block_signals). `changes` is told what the command has changed in its root, once that has ended, and
-/// `coverage` what it asked for and did not get.
+/// What a command has to do with a snapshot.
+#[derive(Debug, Default)]
+pub enum HostSnapshot {
+    /// Nothing.
+    #[default]
+    None,
+    /// One is made of it, which ends it.
+    Make {
+        /// The snapshot.
+        new: NewSnapshot,
+        /// What it is to say of the command.
+        saved: Box<SavedCommand>,
+        /// It is made once all programs have waited for a second; otherwise when one asks for it.
+        idle: bool,
+    },
+    /// It goes on from one.
+    From {
+        /// The snapshot.
+        snapshot: Box<Snapshot>,
+        /// A further program, which the sandbox ends with, and whether it has a terminal. The programs of the snapshot then have
+        /// none of the caller's standard input.
+        program: Option<(Vec<String>, bool)>,
+    },
+}
+
+/// How a command is run.
+#[derive(Default)]
+pub struct HostRun<'a> {
+    /// What it may reach in host mode.
+    pub allow_net: Option<&'a Policy>,
+    /// Its limits.
+    pub limits: HostLimits,
+    /// Is told what it has changed in its root, once it has ended.
+    pub changes: Option<ChangeList>,
+    /// Is told what it asked for and did not get.
+    pub coverage: Option<CoverageReport<'a>>,
+    /// Its snapshot.
+    pub snapshot: HostSnapshot,
+}
+
+/// Runs a prepared container and returns its exit status. `signals` comes from [`block_signals`](crate::block_signals).
 pub fn run_host_command(
     settings: &Settings,
     mut prepared: Prepared,
-    allow_net: Option<&Policy>,
-    limits: &HostLimits,
+    run: HostRun<'_>,
     signals: &SignalFd,
-    changes: Option<ChangeList>,
-    coverage: Option<CoverageReport<'_>>,
 ) -> Result<u8> {
+    let HostRun { allow_net, limits, changes, coverage, snapshot } = run;
     create::complete(&mut prepared);
     let wanted = limits.spec();
-    let mut watched = settings.watched.then(|| Watched::new(settings, &prepared.spec.id)).transpose()?;
+    // What makes a snapshot, or starts a further program, does so over a connection.
+    let connects =
+        matches!(snapshot, HostSnapshot::Make { .. } | HostSnapshot::From { program: Some(_), .. });
+    let mut watched =
+        (settings.watched || connects).then(|| Watched::new(settings, &prepared.spec.id)).transpose()?;
     let mut groups = Groups::of_command(settings, wanted.as_ref(), &prepared.spec.id)?;
     let outward = Outward::of(&mut prepared, allow_net)?;
-    let console = if prepared.spec.process.terminal { Some(caller::own_terminal()?) } else { None };
+    let wants_terminal = match &snapshot {
+        HostSnapshot::From { program: Some((_, terminal)), .. } => *terminal,
+        _ => prepared.spec.process.terminal,
+    };
+    let console = if wants_terminal { Some(caller::own_terminal()?) } else { None };
     if let Some(tty) = &console {
         foreground::fit(&mut prepared, tty);
     }
@@ -109,15 +160,27 @@ pub fn run_host_command(
         prepared.tell_coverage();
     }
     let (traced, mut attendants) = trace::at_start(settings, &mut prepared, None)?;
+    let image = match &snapshot {
+        HostSnapshot::From { snapshot, .. } => {
+            prepared.restore(0, false);
+            snapshot.image.share()?
+        }
+        _ => Vec::new(),
+    };
+    let further = matches!(snapshot, HostSnapshot::From { program: Some(_), .. });
+    let (stdio, _input) = match further {
+        true => caller::output_alone().map(|(stdio, input)| (stdio, Some(input)))?,
+        false => (caller::stdio()?, None),
+    };
     let mut files = Files {
-        stdio: caller::stdio()?,
-        console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
+        stdio,
+        console: console.as_ref().filter(|_| !further).map(OwnedFd::try_clone).transpose()?,
         preserved: Vec::new(),
         stores,
         capture,
         coverage: report.as_ref().map(|report| report.try_clone()).transpose()?.map(OwnedFd::from),
         trace: traced,
-        image: Vec::new(),
+        image,
         write_back,
         links: Vec::new(),
         control_group: Vec::new(),
@@ -131,7 +194,7 @@ pub fn run_host_command(
     let handles =
         HostHandles { alive, crash: crash.fd(), groups: &entrances, joined: join, network: None, net_gofer };
     let limited = caller::limit_descriptors(settings)?;
-    let sandbox = launch(&log, id_maps::mapping(settings, &prepared)?, handles)?;
+    let mut sandbox = launch(&log, id_maps::mapping(settings, &prepared)?, handles)?;
     drop(limited);
     attendants.start()?;
     if let Some(wanted) = &wanted {
@@ -143,6 +206,30 @@ pub fn run_host_command(
     sandbox.set_up(&prepared, &files, None)?;
     drop((files, log));
     let changes = changes.zip(listed).map(|(tell, from)| read_changes(from, tell)).transpose()?;
+    if connects {
+        sandbox.wait_ready()?.map_err(Error::not_started)?;
+    }
+    let mut _in_use = None;
+    let maker = match (snapshot, &watched) {
+        (HostSnapshot::Make { new, saved, idle }, Some(watched)) => {
+            Some(make_snapshot(connect(watched.claim.container())?, new, saved, idle)?)
+        }
+        (HostSnapshot::From { snapshot, program: Some((args, _)) }, Some(watched)) => {
+            let client = connect(watched.claim.container())?;
+            sandbox.start()?;
+            let process = ProcessSpec { args, terminal: console.is_some(), ..prepared.spec.process.clone() };
+            let expired = limits.timeout.map(|time| expire(time, sandbox.pid())).transpose()?;
+            let status = run_further(client, &process, console.as_ref(), signals);
+            drop((sandbox, snapshot));
+            attendants.wait();
+            return if is_expired(expired) { Ok(TIMED_OUT) } else { status };
+        }
+        (HostSnapshot::From { snapshot, .. }, _) => {
+            _in_use = Some(snapshot);
+            None
+        }
+        _ => None,
+    };
     sandbox.start()?;
     if let Some(watched) = &mut watched {
         watched.runs()?;
@@ -171,10 +258,59 @@ pub fn run_host_command(
     if groups.ran_out_of_memory() {
         log::warn!("memory ran out: --memory is too little for what was run, and a process was ended");
     }
-    match expired.is_some_and(|expired| expired.load(Ordering::SeqCst)) {
-        true => Ok(TIMED_OUT),
-        false => status,
+    if is_expired(expired) {
+        return Ok(TIMED_OUT);
     }
+    match maker.map(JoinHandle::join) {
+        Some(Ok(made)) => status.and_then(|_| made.map(|()| 0)),
+        Some(Err(_)) => Err("making the snapshot failed".into()),
+        None => status,
+    }
+}
+
+/// Whether the time of a command was over.
+fn is_expired(expired: Option<Arc<AtomicBool>>) -> bool {
+    expired.is_some_and(|expired| expired.load(Ordering::SeqCst))
+}
+
+/// Makes a snapshot, in a thread, when it is time.
+fn make_snapshot(
+    client: Client,
+    new: NewSnapshot,
+    saved: Box<SavedCommand>,
+    idle: bool,
+) -> Result<JoinHandle<Result<()>>> {
+    client.attend_requests(idle)?;
+    let make = move || {
+        client.await_request().map_err(|_| {
+            "the command has ended, and there is no snapshot: it is made when a program writes 1 to \
+             /proc/gvisor/checkpoint, or with --when=idle"
+        })?;
+        save_and_end(&client, &new.image())?;
+        new.finish(&saved)
+    };
+    Ok(std::thread::Builder::new().name("snapshot".into()).spawn(make)?)
+}
+
+/// Runs a further program; its exit status.
+fn run_further(
+    client: Client,
+    process: &ProcessSpec,
+    console: Option<&OwnedFd>,
+    signals: &SignalFd,
+) -> Result<u8> {
+    let stdio = caller::stdio()?;
+    let files: Vec<BorrowedFd<'_>> = match console {
+        Some(tty) => vec![tty.as_fd()],
+        None => stdio.iter().map(AsFd::as_fd).collect(),
+    };
+    let running = client.exec(process, &files, console.map(terminal::size)).map_err(|error| match error {
+        sandbox::client::Error::Refused(error) => Error::not_started(error),
+        error => error.into(),
+    })?;
+    drop(stdio);
+    let _raw = console.map(RawMode::enter).transpose()?;
+    Ok(running.wait(signals, console.map(AsFd::as_fd))?)
 }
 
 /// What a kernel has written that a guest may have taken over.

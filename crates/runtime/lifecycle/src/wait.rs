@@ -10,6 +10,18 @@ pub fn wait(settings: &Settings, id: &str) -> Result<u8> {
     Ok(container.wait_end()?)
 }
 
+/// Waits for the end of the next checkpoint of a running container.
+pub fn wait_checkpoint(settings: &Settings, id: &str) -> Result<()> {
+    let (container, _) = running(settings, id)?;
+    Ok(connect(&container)?.await_checkpoint()?)
+}
+
+/// Waits until a container is restored: that is so when it is there.
+pub fn wait_restore(settings: &Settings, id: &str) -> Result<()> {
+    let (container, _) = running(settings, id)?;
+    connect(&container).map(drop)
+}
+
 /// A process to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {

@@ -393,6 +393,34 @@ impl Client {
         done
     }
 
+    /// From now on programs can ask for a checkpoint; with `idle` one is due, too, once all programs have waited for a second.
+    /// [`Client::await_request`] follows.
+    pub fn attend_requests(&self, idle: bool) -> Result<(), Error> {
+        self.request(&Request::Attend { idle })
+    }
+
+    /// Waits until a checkpoint is due.
+    pub fn await_request(&self) -> Result<(), Error> {
+        self.await_done()
+    }
+
+    /// Waits for the end of the next checkpoint.
+    pub fn await_checkpoint(&self) -> Result<(), Error> {
+        self.channel.send(&Request::AwaitCheckpoint, &[])?;
+        self.await_done()
+    }
+
+    fn await_done(&self) -> Result<(), Error> {
+        self.channel.set_patience(None)?;
+        let done = match self.event() {
+            Ok(Event::Done) => Ok(()),
+            Ok(_) => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+            Err(error) => Err(error),
+        };
+        self.channel.set_patience(Some(PATIENCE))?;
+        done
+    }
+
     /// Waits for the end of a process; its exit status, as shells form it. `root`: its id is that of the sandbox's first pid
     /// namespace.
     pub fn wait(&self, pid: i32, root: bool) -> Result<u8, Error> {

@@ -196,6 +196,14 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Ok(()) => Event::Done,
                 Err(error) => Event::Failed(error),
             },
+            Request::Attend { idle } => match await_request(channel, kernel, idle) {
+                Ok(()) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
+            Request::AwaitCheckpoint => match kernel.await_checkpoint(&|| channel.has_hung_up()) {
+                Ok(()) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
             Request::TraceList => Event::TraceSessions { list: kernel.trace_list() },
             Request::Processes => match send_processes(channel, kernel) {
                 Ok(()) => continue,
@@ -264,6 +272,12 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
             return;
         }
     }
+}
+
+fn await_request(channel: &Channel, kernel: &dyn Running, idle: bool) -> Result<(), StartError> {
+    // If this is lost, the client has gone.
+    let attending = || drop(channel.send(&Event::Done, &[]));
+    kernel.await_request(idle, &attending, &|| channel.has_hung_up())
 }
 
 fn send_processes(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {

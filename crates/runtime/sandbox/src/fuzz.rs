@@ -123,6 +123,18 @@ impl Running for Nobody {
     fn checkpoint(&self, _files: [OwnedFd; 2], _leave_running: bool) -> Result<(), StartError> {
         Ok(())
     }
+    fn await_request(
+        &self,
+        _idle: bool,
+        attending: &dyn Fn(),
+        _gone: &dyn Fn() -> bool,
+    ) -> Result<(), StartError> {
+        attending();
+        Ok(())
+    }
+    fn await_checkpoint(&self, _gone: &dyn Fn() -> bool) -> Result<(), StartError> {
+        Ok(())
+    }
     fn guest_core(&self, _pid: i32, _to: OwnedFd) -> Result<(u32, u32), StartError> {
         Ok((0, 0))
     }

@@ -130,6 +130,13 @@ pub(crate) enum Request {
         /// The clone is given the files of [`Event::Layers`]: pages that are in them are named, not written.
         keeps: bool,
     },
+    /// Wait until a program asks for a checkpoint. Answered with [`Event::Done`] when programs can ask, and once more when one has.
+    Attend {
+        /// Or until all programs wait.
+        idle: bool,
+    },
+    /// Wait for the end of the next checkpoint. Answered with [`Event::Done`] then.
+    AwaitCheckpoint,
     /// What to log from now on.
     Log {
         /// More than warnings.
