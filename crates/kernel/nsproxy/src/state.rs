@@ -2,7 +2,7 @@
 //!
 //! Those that a container begins with are made from its specification. A [`SetState`] names them, so that they are found again.
 //! [`SpaceSaver`] collects the others, with their owners and those around them, [`Spaces`] makes them again. What a network or
-//! mount namespace has is kept elsewhere; here is who owns it.
+//! mount namespace has is kept elsewhere; here is its owner.
 
 use crate::{CgroupNamespace, Inums, Ipc, Namespace, NsProxy, Offsets, TimeNamespace, Uts, UtsNamespace};
 use abi::Errno;

@@ -1,4 +1,6 @@
+use super::restore::{check_tree, user_registers};
 use super::*;
+use crate::life::Life;
 
 fn node(tgid: i32, parent: i32, children: &[i32]) -> NodeState {
     NodeState {
