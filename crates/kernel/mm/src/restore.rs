@@ -97,10 +97,17 @@ impl<'a> Restorer<'a> {
         };
         let lengths: Vec<u64> = std::iter::once(self.pages).chain(self.layers).map(PageFile::len).collect();
         let mut map = saved.record(&self.limits, self.file, &lengths)?;
+        let mut areas = Vec::new();
         for area in &saved.areas {
             let file = area.file.and_then(self.file);
-            let v = area.vma(file.as_ref()).ok_or("an area is not sound")?;
-            self.map_area(cx, ctx, &v, area)?;
+            areas.push((area, area.vma(file.as_ref()).ok_or("an area is not sound")?));
+        }
+        // All of one file's mappings together: the guest's process is handed its descriptor once.
+        for (area, v) in &areas {
+            self.queue_area(cx, ctx, v, area)?;
+        }
+        for (area, v) in &areas {
+            self.queue_pages(ctx, v, area)?;
             if !copied(area) {
                 self.mapped(area).for_each(|(layer, _, e)| {
                     let origin = Some(Origin { layer, offset: e.offset });
@@ -108,6 +115,7 @@ impl<'a> Restorer<'a> {
                 });
             }
         }
+        ctx.flush().map_err(|e| refused("the mappings", e))?;
         self.forget_descriptor(ctx, &map)?;
         if saved.huge_pages_off != 0 {
             let call = OwnCall::HugePagesOff(true, u64::from(saved.huge_pages_off & 2));
@@ -134,7 +142,8 @@ impl<'a> Restorer<'a> {
         Ok(mm)
     }
 
-    fn map_area(
+    /// Queues what lies below the pages of an area.
+    fn queue_area(
         &self,
         cx: &dyn Caller,
         ctx: &mut dyn Context,
@@ -164,6 +173,11 @@ impl<'a> Restorer<'a> {
             }
             ctx.queue(mapped(v, &mapping, v.start, v.len()));
         }
+        Ok(())
+    }
+
+    /// Queues the pages of an area, and advice.
+    fn queue_pages(&self, ctx: &mut dyn Context, v: &Vma, area: &AreaState) -> Result<(), String> {
         if copied(area) {
             let (addr, len) = (v.start, v.len());
             let prot = v.prot | libc::PROT_READ | libc::PROT_WRITE;
@@ -196,7 +210,7 @@ impl<'a> Restorer<'a> {
         for (_, advice) in advice.into_iter().filter(|(flag, _)| v.flags & flag != 0) {
             ctx.queue(Action::Advise { addr: v.start, len: v.len(), advice });
         }
-        ctx.flush().map_err(|e| wrong(&format!("the host answers error {}", e.raw())))
+        Ok(())
     }
 
     /// A platform may keep the descriptor that it mapped last in the guest's process: it maps another one.
