@@ -1,6 +1,6 @@
 """Kinds of objects of kinds.py on the side of files and IPC."""
 
-import ctypes, errno, fcntl, os, signal, socket, struct, time
+import ctypes, errno, fcntl, os, select, signal, socket, struct, threading, time
 
 from base import DIR, call, libc, pause, same
 
@@ -291,3 +291,104 @@ def kind_message_queues():
     same(receive(opened(b"/d")), (b"x", 0))
     for name in (b"/a", b"/c", b"/d", b"/e"):
         call("mq_unlink", name)
+
+
+def named_events(data):
+    """Events of inotify(7): watch, mask, cookie, name."""
+    events = []
+    while data:
+        watch, mask, cookie, length = struct.unpack_from("iIII", data)
+        events.append((watch, mask, cookie, data[16 : 16 + length].rstrip(b"\0").decode()))
+        data = data[16 + length :]
+    return events
+
+
+def kind_inotify():
+    """Watches of files in memory and on the host, one renamed and one without a name, and events that wait."""
+    modify, moved_from, moved_to, create, delete, gone = 2, 0x40, 0x80, 0x100, 0x200, 0x8000
+    for dir in ("/dev/shm/in", DIR + "/in"):
+        os.mkdir(dir)
+    fd = call("inotify_init1", os.O_NONBLOCK)
+
+    def watch(path, mask):
+        return call("inotify_add_watch", fd, path.encode(), mask)
+
+    memory = watch("/dev/shm/in", create | delete | moved_from | moved_to)
+    host = watch(DIR + "/in", create | delete)
+    removed = watch("/etc", create)
+    open(DIR + "/before", "w").close()
+    renamed = watch(DIR + "/before", modify)
+    os.rename(DIR + "/before", DIR + "/after")
+    held = open("/dev/shm/held", "w")
+    nameless = watch("/dev/shm/held", modify)
+    os.unlink("/dev/shm/held")
+    call("inotify_rm_watch", fd, removed)
+    open("/dev/shm/in/a", "w").close()
+    os.rename("/dev/shm/in/a", "/dev/shm/in/b")
+    other = call("inotify_init1", 0)
+    call("inotify_add_watch", other, b"/dev/shm/in", delete)
+    got = []
+    reader = threading.Thread(target=lambda: got.extend(named_events(os.read(other, 4096))), daemon=True)
+    reader.start()
+    time.sleep(0.05)
+    pause()
+    first = named_events(os.read(fd, 4096))
+    cookie = first[2][2]
+    moved = [(memory, moved_from, cookie, "a"), (memory, moved_to, cookie, "b")]
+    same(first, [(removed, gone, 0, ""), (memory, create, 0, "a"), *moved])
+    same(select.select([fd], [], [], 0)[0], [], "events of the restore")
+    os.unlink("/dev/shm/in/b")
+    open(DIR + "/in/x", "w").close()
+    with open(DIR + "/after", "w") as f:
+        f.write("x")
+    held.write("x"), held.flush()
+    want = [(memory, delete, 0, "b"), (host, create, 0, "x"), (renamed, modify, 0, ""), (nameless, modify, 0, "")]
+    same(named_events(os.read(fd, 4096)), want)
+    same(watch("/etc", create), nameless + 1, "the next number")
+    reader.join(10)
+    same([event[1:] for event in got], [(delete, 0, "b")])
+
+
+def kind_fanotify():
+    """A group with marks on a file, a mount and what is in a directory; events that wait; and one that is asked."""
+    libc.fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
+    modify, close_write, open_perm, on_child = 2, 8, 0x10000, 0x08000000
+    os.mkdir("/dev/shm/dir")
+    for path in ("/dev/shm/dir/f", DIR + "/file", "/dev/shm/asked"):
+        open(path, "w").close()
+    group = call("fanotify_init", 2, os.O_RDONLY)
+    call("fanotify_mark", group, 1, modify | on_child, -100, b"/dev/shm/dir")
+    call("fanotify_mark", group, 1, close_write, -100, (DIR + "/file").encode())
+    asking = call("fanotify_init", 4, os.O_RDONLY)
+    call("fanotify_mark", asking, 1, open_perm, -100, b"/dev/shm/asked")
+
+    def change(path):
+        with open(path, "a") as f:
+            f.write("x")
+
+    def events(fd):
+        """Masks, names and processes."""
+        data, found = os.read(fd, 4096), []
+        for at in range(0, len(data), 24):
+            mask, file, pid = struct.unpack_from("Qii", data, at + 8)
+            found.append((mask, os.readlink(f"/proc/self/fd/{file}"), pid))
+            os.close(file)
+        return found
+
+    child = os.fork()
+    if child == 0:
+        change("/dev/shm/dir/f")
+        os._exit(0)
+    ended(child)
+    opener = opens("/dev/shm/asked", os.O_RDONLY)
+    select.select([asking], [], [], 10)
+    pause()
+    same(events(group), [(modify, "/dev/shm/dir/f", child)])
+    change("/dev/shm/dir/f"), change(DIR + "/file")
+    here = os.getpid()
+    same(events(group), [(modify, "/dev/shm/dir/f", here), (close_write, DIR + "/file", here)])
+    mask, file, pid = struct.unpack_from("Qii", os.read(asking, 4096), 8)
+    same((mask, pid), (open_perm, opener))
+    os.write(asking, struct.pack("iI", file, 1))
+    os.close(file)
+    ended(opener)

@@ -81,8 +81,8 @@ while :; do rm -f *.o; make -s -j2 || exit 1; echo made; done
 POSTGRESQL = r"""
 PATH=$(ls -d /usr/lib/postgresql/*/bin | tail -1):$PATH
 dir=/tmp/postgresql
-mkdir $dir && chown nobody $dir && cd $dir
-as() { setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME=$dir "$@"; }
+mkdir $dir && chown daemon $dir && cd $dir
+as() { setpriv --reuid=daemon --regid=daemon --clear-groups env HOME=$dir "$@"; }
 as initdb -D data -A trust -U test --no-locale -E UTF8 --no-sync > /ctl/init.log 2>&1 || { cat /ctl/init.log; exit 1; }
 as pg_ctl -s -w -D data -l log -o "-k $dir -c listen_addresses= -c shared_buffers=16MB" start || { cat log; exit 1; }
 rows() {

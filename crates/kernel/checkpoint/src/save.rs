@@ -88,14 +88,6 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         Found { spaces: &spaces, memory: Vec::new(), tables: BTreeMap::new(), contexts: Vec::new() };
     let mut processes = standstill.processes(&mut parts).map_err(obstacles)?;
     let ipc = &kernel.first.namespaces.ipc;
-    // Processes that have ended, and that an object remembers.
-    for doer in ipc.sysv.doers() {
-        let numbers = doer.numbers();
-        let known = processes.pids.iter().any(|one| one.first() == numbers.first());
-        if !known && numbers.len() == processes.last.len() {
-            processes.pids.push(numbers);
-        }
-    }
     let cx = Internal::new(&kernel.vfs);
     let network = NetworkSaver::new();
     let note = |socket: &SocketFile| {
@@ -147,6 +139,14 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
             return Err(obstacles(refused).into_iter().chain(more.into_iter().flatten().flatten()).collect());
         }
     };
+    // Their numbers are taken while the objects are restored.
+    for remembered in files.remembered() {
+        let numbers = remembered.numbers();
+        let known = processes.pids.iter().any(|one| one.first() == numbers.first());
+        if !known && numbers.len() == processes.last.len() {
+            processes.pids.push(numbers);
+        }
+    }
     let (memory, shared) = save_memory(standstill, &parts.memory, saving)?;
     Ok(SandboxState {
         saved_by: SAVED_BY.into(),

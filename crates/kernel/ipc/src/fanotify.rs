@@ -4,8 +4,10 @@
 //! A group is a queue of events and a table of marks; `vfs::notify::marks` delivers what happens. It hears of processes of its
 //! maker's container only: an event leads to the place where they see the file. A thread that waits for an answer holds no
 //! group ([`Question`]): the group's end answers what is left. Lock rank: that of inotify; paths are
-//! dropped and the wait queue is notified after the lock is released.
+//! dropped and the wait queue is notified after the lock is released. A checkpoint keeps [`FanotifyState`], marks and events. A
+//! thread that waits for an answer makes its call again, so questions are asked anew.
 
+use crate::known_place::{Known, KnownPlace};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::quota::{Account, Charge, Kind};
@@ -29,6 +31,19 @@ pub mod init {
     pub const REPORT_TID: u32 = 0x100;
     pub const ALL: u32 = CLOEXEC | NONBLOCK | CLASS | UNLIMITED_QUEUE | UNLIMITED_MARKS | REPORT_TID;
 }
+
+/// Flags of the files that events come with.
+const EVENT_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_SYNC
+    | libc::O_DSYNC
+    | libc::O_CLOEXEC
+    | libc::O_LARGEFILE
+    | LARGE_FILE
+    | libc::O_NOATIME;
+/// O_LARGEFILE as 32-bit programs have it, which fcntl(2) shows.
+const LARGE_FILE: i32 = 0o100_000;
 
 /// FAN_Q_OVERFLOW.
 const OVERFLOW: u32 = 0x4000;
@@ -54,6 +69,7 @@ struct Event {
 
 struct MarkEntry {
     on: Marked,
+    place: KnownPlace,
     mark: Arc<Mark>,
     _charge: Charge,
 }
@@ -77,9 +93,41 @@ pub struct Fanotify {
     pid_ns: Arc<PidNamespace>,
     state: Mutex<State, { rank::INOTIFY }>,
     queue: WaitQueue,
-    /// The account that pays for marks and events.
+    /// The account that pays for marks and events, and its user.
     user: Arc<Account>,
+    uid: u32,
     _charge: Charge,
+}
+
+/// A group as plain data, but for its marks and events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct FanotifyState {
+    user: u32,
+    flags: u32,
+    event_flags: i32,
+    overflown: bool,
+    /// A process of the namespace that it hears of, by its number in the sandbox's own PID namespace.
+    pub process: i32,
+}
+
+/// A mark for a checkpoint.
+pub struct MarkedPlace {
+    /// What it is on.
+    pub on: Marked,
+    /// What is known of the place by which it was made.
+    pub place: Known,
+    /// What it says.
+    pub wanted: MarkMask,
+}
+
+/// An event for a checkpoint.
+pub struct EventAt {
+    /// The file.
+    pub path: Path,
+    /// What happened.
+    pub mask: u32,
+    /// By which process or thread.
+    pub by: Arc<Pid>,
 }
 
 /// The namespace right below the sandbox's own that a namespace is in.
@@ -92,23 +140,72 @@ fn outermost(ns: Arc<PidNamespace>) -> Arc<PidNamespace> {
 }
 
 impl Fanotify {
-    /// A new group as an open file. EMFILE when the user has too many.
+    /// A new group as an open file. EMFILE when the user has too many, EINVAL for flags that it cannot have.
     pub fn open(cx: &dyn Caller, flags: u32, event_flags: i32) -> Result<Arc<OpenFile>> {
-        let pid_ns = outermost(cx.pid_ns().ok_or(Errno::EINVAL)?);
-        let user = cx.quotas().account(cx.creds().uid);
+        let pid_ns = cx.pid_ns().ok_or(Errno::EINVAL)?;
+        let group = Fanotify::with(cx, cx.creds().uid, pid_ns, (flags, event_flags), State::default())?;
+        let status = if flags & init::NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
+        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), group, status | libc::O_RDWR))
+    }
+
+    fn with(
+        cx: &dyn Caller,
+        uid: u32,
+        pid_ns: Arc<PidNamespace>,
+        (flags, event_flags): (u32, i32),
+        state: State,
+    ) -> Result<Arc<Fanotify>> {
+        let one_class = flags & init::CLASS != init::CLASS;
+        let mode = event_flags & libc::O_ACCMODE != libc::O_ACCMODE;
+        if flags & !init::ALL != 0 || event_flags & !EVENT_FLAGS != 0 || !one_class || !mode {
+            return Err(Errno::EINVAL);
+        }
+        let user = cx.quotas().account(uid);
         let charge = user.charge(Kind::FanotifyGroups, 1).ok_or(Errno::EMFILE)?;
-        let group: Arc<dyn FileOps> = Arc::new_cyclic(|me| Fanotify {
+        Ok(Arc::new_cyclic(|me| Fanotify {
             me: me.clone(),
             flags,
             event_flags,
-            pid_ns,
-            state: Mutex::default(),
+            pid_ns: outermost(pid_ns),
+            state: Mutex::new(state),
             queue: WaitQueue::new(),
             user,
+            uid,
             _charge: charge,
-        });
-        let status = if flags & init::NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
-        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), group, status | libc::O_RDWR))
+        }))
+    }
+
+    /// As plain data, its marks and events. `None` when the processes that it hears of are gone.
+    pub fn state(&self) -> Option<(FanotifyState, Vec<MarkedPlace>, Vec<EventAt>)> {
+        let process = self.pid_ns.taken().first()?.nr();
+        let s = self.state.lock();
+        let (user, flags, event_flags, overflown) = (self.uid, self.flags, self.event_flags, s.overflown);
+        let state = FanotifyState { user, flags, event_flags, overflown, process };
+        let marked = |held: &MarkEntry| MarkedPlace {
+            on: held.on.clone(),
+            place: held.place.now(),
+            wanted: held.mark.wanted(),
+        };
+        let marks = s.marks.values().filter(|held| !held.on.is_gone()).map(marked).collect();
+        let plain = s.events.iter().filter(|event| event.question.is_none());
+        let event =
+            |event: &Event| EventAt { path: event.path.clone(), mask: event.mask, by: event.by.clone() };
+        Some((state, marks, plain.map(event).collect()))
+    }
+
+    /// Back from plain data, without marks and events. EMFILE, and EINVAL for what cannot be.
+    pub fn restore(cx: &dyn Caller, saved: &FanotifyState, process: &Pid) -> Result<Arc<dyn FileOps>> {
+        let state = State { overflown: saved.overflown, ..State::default() };
+        let pid_ns = process.ns().cloned().ok_or(Errno::EINVAL)?;
+        Ok(Fanotify::with(cx, saved.user, pid_ns, (saved.flags, saved.event_flags), state)?)
+    }
+
+    /// An event back. ENOMEM when the user has too many.
+    pub fn restore_event(&self, event: EventAt) -> Result<()> {
+        let EventAt { path, mask, by } = event;
+        let charge = self.user.charge(Kind::FanotifyEvents, 1).ok_or(Errno::ENOMEM)?;
+        self.state.lock().events.push_back(Event { path, mask, by, question: None, _charge: charge });
+        Ok(())
     }
 
     /// The group behind an open file, if it is one.
@@ -137,7 +234,8 @@ impl Fanotify {
         if !on.add(&mark) {
             return Err(Errno::EINVAL);
         }
-        s.marks.insert(on.key(), MarkEntry { on, mark, _charge: charge });
+        let place = KnownPlace::of(path);
+        s.marks.insert(on.key(), MarkEntry { on, place, mark, _charge: charge });
         Ok(())
     }
 
@@ -434,5 +532,25 @@ impl Drop for Fanotify {
         waiting
             .chain(s.asked.iter().map(|(_, question)| question))
             .for_each(|question| question.answer(true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_states() {
+        let cx = vfs::testing::TestCaller::root().with_pid(7);
+        let good = FanotifyState { user: 0, flags: 0, event_flags: 0, overflown: false, process: 7 };
+        let restored = |saved: &FanotifyState| Fanotify::restore(&cx, saved, &cx.pid).map(drop);
+        assert_eq!(restored(&good), Ok(()));
+        let bad = [
+            FanotifyState { flags: u32::MAX, ..good },
+            FanotifyState { flags: init::CLASS, ..good },
+            FanotifyState { event_flags: libc::O_ACCMODE, ..good },
+            FanotifyState { event_flags: libc::O_CREAT, ..good },
+        ];
+        assert_eq!(bad.map(|saved| restored(&saved)), [Err(Errno::EINVAL); 4]);
     }
 }

@@ -1,8 +1,9 @@
 //! inotify instances. See inotify(7).
 //!
 //! An instance is a queue of events and a table of watches; `vfs::notify` delivers the events. Lock rank: leaf; the
-//! wait queue is notified after the lock is released.
+//! wait queue is notified after the lock is released. A checkpoint keeps [`InotifyState`].
 
+use crate::known_place::{Known, KnownPlace};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::quota::{Account, Charge, Kind, Limit};
@@ -21,13 +22,41 @@ const IN_MASK_CREATE: u32 = 0x1000_0000;
 const IN_MASK_ADD: u32 = 0x2000_0000;
 const IN_ONESHOT: u32 = 0x8000_0000;
 const FIONREAD: u32 = 0x541b;
+/// What a watch keeps of its mask.
+const KEEP: u32 = event::ALL | event::EXCL_UNLINK | IN_ONESHOT;
+const NAME_MAX: usize = 255;
 
-#[derive(Clone, PartialEq, Eq)]
-struct Event {
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Event {
     watch: i32,
     mask: u32,
     cookie: u32,
+    #[serde(with = "serde_bytes")]
     name: Vec<u8>,
+}
+
+/// An instance as plain data, but for its watches.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct InotifyState {
+    /// The user that pays for it.
+    user: u32,
+    /// Events that wait.
+    events: Vec<Event>,
+    /// The watch made last.
+    last: i32,
+}
+
+/// A watch for a checkpoint.
+pub struct Watched {
+    /// Its number.
+    pub id: i32,
+    /// Its mask.
+    pub mask: u32,
+    /// What it is on.
+    pub inode: InodeRef,
+    /// What is known of the place by which it was made.
+    pub place: Known,
 }
 
 impl Event {
@@ -51,6 +80,7 @@ impl Event {
 struct WatchEntry {
     inode: InodeRef,
     watch: Arc<Watch>,
+    place: KnownPlace,
     _charge: Charge,
 }
 
@@ -86,27 +116,81 @@ pub struct Inotify {
     queue: WaitQueue,
     /// Events that may wait; what comes then is lost.
     max_events: usize,
-    /// The account that pays for the watches.
+    /// The account that pays for the watches, and its user.
     user: Arc<Account>,
+    uid: u32,
     _charge: Charge,
 }
 
 impl Inotify {
     /// A new instance as an open file; `flags` are O_NONBLOCK or none. EMFILE when the user has too many.
     pub fn open(cx: &dyn Caller, flags: i32) -> Result<Arc<OpenFile>> {
+        let i = Inotify::with(cx, cx.creds().uid, State::default())?;
+        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), i, flags | libc::O_RDONLY))
+    }
+
+    fn with(cx: &dyn Caller, uid: u32, state: State) -> Result<Arc<Inotify>> {
         let quotas = cx.quotas();
-        let user = quotas.account(cx.creds().uid);
+        let user = quotas.account(uid);
         let charge = user.charge(Kind::InotifyInstances, 1).ok_or(Errno::EMFILE)?;
         let max_events = quotas.limit(Limit::InotifyEvents) as usize;
-        let i: Arc<dyn FileOps> = Arc::new_cyclic(|me| Inotify {
+        Ok(Arc::new_cyclic(|me| Inotify {
             me: me.clone(),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             queue: WaitQueue::new(),
             max_events,
             user,
+            uid,
             _charge: charge,
-        });
-        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), i, flags | libc::O_RDONLY))
+        }))
+    }
+
+    /// As plain data, and its watches.
+    pub fn state(&self) -> (InotifyState, Vec<Watched>) {
+        let s = self.state.lock();
+        let watched = |(id, held): (&i32, &WatchEntry)| Watched {
+            id: *id,
+            mask: held.watch.mask.load(Ordering::Relaxed),
+            inode: held.inode.clone(),
+            place: held.place.now(),
+        };
+        let state = InotifyState { user: self.uid, events: s.events.iter().cloned().collect(), last: s.last };
+        (state, s.watches.iter().map(watched).collect())
+    }
+
+    /// Back from plain data, without watches. EMFILE, and EINVAL for what cannot be.
+    pub fn restore(cx: &dyn Caller, saved: &InotifyState) -> Result<Arc<dyn FileOps>> {
+        let max_events = cx.quotas().limit(Limit::InotifyEvents);
+        let fits = saved.events.iter().all(|event| event.name.len() <= NAME_MAX);
+        if !fits || saved.last < 0 || saved.events.len() as u64 > max_events.saturating_add(1) {
+            return Err(Errno::EINVAL);
+        }
+        let events = saved.events.iter().cloned().collect();
+        let state = State { events, last: saved.last, ..State::default() };
+        Ok(Inotify::with(cx, saved.user, state)?)
+    }
+
+    /// A watch back, with its number. ENOSPC when the user has too many, EINVAL for one that cannot be.
+    pub fn restore_watch(&self, id: i32, place: &Path, mask: u32) -> Result<()> {
+        let mut s = self.state.lock();
+        if id < 1 || mask & event::ALL == 0 || s.watches.contains_key(&id) {
+            return Err(Errno::EINVAL);
+        }
+        self.watch(&mut s, id, place, mask)
+    }
+
+    fn watch(&self, s: &mut State, id: i32, place: &Path, mask: u32) -> Result<()> {
+        let inode = place.inode();
+        let charge = self.user.charge(Kind::InotifyWatches, 1).ok_or(Errno::ENOSPC)?;
+        let to: Weak<dyn Listener> = self.me.clone();
+        let watch = Watch::new(&place.dentry, id, mask & KEEP, to);
+        if !notify::add(inode, watch.clone()) {
+            return Err(Errno::EINVAL);
+        }
+        s.by_inode.insert(address(inode), id);
+        let place = KnownPlace::of(place);
+        s.watches.insert(id, WatchEntry { inode: inode.clone(), watch, place, _charge: charge });
+        Ok(())
     }
 
     /// The instance behind an open file, if it is one.
@@ -120,26 +204,18 @@ impl Inotify {
             return Err(Errno::EINVAL);
         }
         let inode = place.inode();
-        let keep = event::ALL | event::EXCL_UNLINK | IN_ONESHOT;
         let mut s = self.state.lock();
         if let Some((id, h)) = s.by_inode.get(&address(inode)).and_then(|id| s.watches.get_key_value(id)) {
             if mask & IN_MASK_CREATE != 0 {
                 return Err(Errno::EEXIST);
             }
             let old = if mask & IN_MASK_ADD != 0 { h.watch.mask.load(Ordering::Relaxed) } else { 0 };
-            h.watch.mask.store(old | mask & keep, Ordering::Relaxed);
+            h.watch.mask.store(old | mask & KEEP, Ordering::Relaxed);
             return Ok(*id);
         }
-        let charge = self.user.charge(Kind::InotifyWatches, 1).ok_or(Errno::ENOSPC)?;
         let id = s.next_id();
-        let to: Weak<dyn Listener> = self.me.clone();
-        let watch = Watch::new(&place.dentry, id, mask & keep, to);
-        if !notify::add(inode, watch.clone()) {
-            return Err(Errno::EINVAL);
-        }
+        self.watch(&mut s, id, place, mask)?;
         s.last = id;
-        s.by_inode.insert(address(inode), id);
-        s.watches.insert(id, WatchEntry { inode: inode.clone(), watch, _charge: charge });
         Ok(id)
     }
 
@@ -276,5 +352,16 @@ mod tests {
     fn watch_numbers_begin_again() {
         let s = State { last: i32::MAX, ..State::default() };
         assert_eq!(s.next_id(), 1);
+    }
+
+    #[test]
+    fn hostile_states() {
+        let cx = vfs::testing::TestCaller::root();
+        let event = Event { watch: 1, mask: 1, cookie: 0, name: vec![b'x'; 256] };
+        let good = InotifyState { user: 0, events: Vec::new(), last: 3 };
+        let restored = |saved: &InotifyState| Inotify::restore(&cx, saved).map(drop);
+        assert_eq!(restored(&good), Ok(()));
+        let bad = [InotifyState { last: -1, ..good.clone() }, InotifyState { events: vec![event], ..good }];
+        assert_eq!(bad.map(|saved| restored(&saved)), [Err(Errno::EINVAL); 2]);
     }
 }

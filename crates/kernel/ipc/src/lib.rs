@@ -12,6 +12,7 @@ pub mod epoll;
 pub mod eventfd;
 pub mod fanotify;
 pub mod inotify;
+pub mod known_place;
 pub mod pipe;
 pub mod poll;
 pub mod signalfd;

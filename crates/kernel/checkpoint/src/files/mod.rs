@@ -11,13 +11,14 @@ mod save;
 mod state;
 #[cfg(test)]
 mod tests;
+mod watches;
 
 pub use self::mounts::{Baseline, MountState, NamespaceState};
 pub use restore::{FileRestorer, FindPid, Given, Late};
 pub use save::{CheckedFiles, FileSaver};
 pub use state::{
-    BoundState, ContextState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind, MountedTree,
-    TerminalState,
+    BoundState, ContextState, FileEventState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind,
+    MarkState, MountedTree, TerminalState, WatchState,
 };
 
 use ::mounts::FsContext;

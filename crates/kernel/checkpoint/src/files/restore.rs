@@ -12,6 +12,8 @@ use files::IoSignals;
 use image::PageSource;
 use ipc::epoll::Epoll;
 use ipc::eventfd::EventFd;
+use ipc::fanotify::Fanotify;
+use ipc::inotify::Inotify;
 use ipc::pipe::{Pipe, fifo};
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
@@ -22,6 +24,7 @@ use nsproxy::Ipc;
 use pid::Pid;
 use socket::unix::{Restored, UnixFamily};
 use socket::{NetNamespace, SocketFile, SocketOps};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,6 +81,8 @@ pub struct FileRestorer<'a> {
     namespaces: HashMap<u64, Arc<MountNs>>,
     /// Files in memory by device and inode number of before.
     objects: HashMap<(u64, u64), InodeRef>,
+    /// Dentries of objects without a name.
+    nameless: RefCell<HashMap<(u64, u64), Arc<Dentry>>>,
     files: HashMap<u64, Arc<OpenFile>>,
     pipes: Vec<Arc<Pipe>>,
     terminals: Vec<(Arc<Devpts>, Arc<Pty>)>,
@@ -112,9 +117,19 @@ impl<'a> FileRestorer<'a> {
         let pipes = saved.pipes.iter().map(pipe).collect::<std::result::Result<_, _>>()?;
         let unix = sockets(&given, &objects, saved)?;
         let files = HashMap::new();
-        let (unix, queues) = (Some(unix), HashMap::new());
-        let mut all =
-            FileRestorer { given, mounts, namespaces, objects, files, pipes, terminals, unix, queues };
+        let (unix, queues, nameless) = (Some(unix), HashMap::new(), RefCell::default());
+        let mut all = FileRestorer {
+            given,
+            mounts,
+            namespaces,
+            objects,
+            nameless,
+            files,
+            pipes,
+            terminals,
+            unix,
+            queues,
+        };
         for one in saved.files.iter().filter(|one| !is_late(one)) {
             let file = all.open(one).map_err(|error| failed(one, error))?;
             all.files.insert(one.open.id, file);
@@ -144,12 +159,14 @@ impl<'a> FileRestorer<'a> {
         // The files of memfd_create(2) are on no mount that was saved.
         let mount = self.mounts.get(saved.mount).unwrap_or_else(|| self.given.memfds.mount()).clone();
         let dir = gone.dir.as_ref().and_then(|dir| find(cx, &mount, dir).ok()).filter(Path::is_dir);
-        let dentry = match dir {
+        // All that is open of it has one dentry: the end of the last use is the end of the object.
+        let mut nameless = self.nameless.borrow_mut();
+        let dentry = nameless.entry(gone.object).or_insert_with(|| match dir {
             Some(dir) => Dentry::gone(&dir.dentry, &gone.name, inode),
             None => Dentry::detached(cx.vfs().dcache(), inode, &gone.name),
-        };
+        });
         dentry.linkable.store(gone.linkable, Ordering::Relaxed);
-        Ok(Path { mount, dentry })
+        Ok(Path { mount, dentry: dentry.clone() })
     }
 
     /// Root, working directory and mask of a process.
@@ -196,7 +213,7 @@ impl<'a> FileRestorer<'a> {
             unix.fill(&saved.unix, self.given.pid, |id| self.file(id))
                 .map_err(|error| format!("messages of Unix sockets: {error:?}"))?;
         }
-        // What was done until here sends no signals.
+        // What was done until here is told to no program.
         for one in &saved.files {
             let Some(file) = self.files.get(&one.open.id) else { continue };
             self.signals(one, file, late).map_err(|error| failed(one, error))?;
@@ -204,10 +221,16 @@ impl<'a> FileRestorer<'a> {
         Ok(())
     }
 
-    /// The signals that a file sends: O_ASYNC, SIGURG, F_NOTIFY.
+    /// A process or thread by its number of before.
+    pub(super) fn process(&self, nr: i32) -> Option<Arc<Pid>> {
+        (self.given.pid)(nr)
+    }
+
+    /// What a file tells of: O_ASYNC, SIGURG, F_NOTIFY, watches, marks.
     fn signals(&self, one: &FileState, file: &Arc<OpenFile>, late: &Late<'_>) -> Result<()> {
         let cx = self.given.cx;
         files::fasync::restore(cx, file, &one.open, &late.signals)?;
+        self.watch(&one.kind, file)?;
         match one.notify {
             Some(wish) => {
                 files::dnotify::set(cx, file, wish.bits, files::fasync::teller(&late.signals, wish.fd))
@@ -306,6 +329,11 @@ impl<'a> FileRestorer<'a> {
                 OpenFile::restore(saved, None, new.inode.clone(), new.ops.clone())
             }
             Kind::Process(_) => Err(Errno::EINVAL),
+            Kind::Inotify(state, _) => self.anonymous(saved, Inotify::restore(self.given.cx, state)?),
+            Kind::Fanotify(state, ..) => {
+                let process = (self.given.pid)(state.process).ok_or(Errno::EINVAL)?;
+                self.anonymous(saved, Fanotify::restore(self.given.cx, state, &process)?)
+            }
             Kind::Segment(ns, id) => {
                 let ns = (self.given.ipc)(*ns).ok_or(Errno::ENOENT)?;
                 ns.sysv.shm_file(saved, *id)

@@ -13,6 +13,8 @@ use hostfs::ImportedFile;
 use image::PageSink;
 use ipc::epoll::Epoll;
 use ipc::eventfd::EventFd;
+use ipc::fanotify::Fanotify;
+use ipc::inotify::Inotify;
 use ipc::pipe::{Pipe, PipeEnd, PipeState};
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
@@ -20,6 +22,7 @@ use locks::{leases, records};
 use mounts::FsContext;
 use mqueue::QueueFile;
 use nsproxy::Ipc;
+use pid::Pid;
 use socket::SocketFile;
 use socket::unix::{Addr, UnixFamily, UnixState};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -42,7 +45,7 @@ struct Noted {
 
 /// Collects the open files of a sandbox that stands still.
 pub struct FileSaver<'a> {
-    cx: &'a dyn Caller,
+    pub(super) cx: &'a dyn Caller,
     unix: &'a UnixFamily,
     memfds: &'a Memfds,
     /// Whether the network's part of the image has a socket of another family.
@@ -58,7 +61,7 @@ pub struct FileSaver<'a> {
     /// Files in memory that may have no name, by device number.
     loose: BTreeMap<u64, Vec<InodeRef>>,
     /// What the containers began with.
-    views: Vec<(u32, Arc<FsContext>)>,
+    pub(super) views: Vec<(u32, Arc<FsContext>)>,
     ipc: Vec<Arc<Ipc>>,
     noted: Vec<Noted>,
     known: HashSet<u64>,
@@ -172,7 +175,7 @@ impl<'a> FileSaver<'a> {
         self.obstacles.push(Obstacle { what });
     }
 
-    fn check_place(&mut self, path: &Path, state: &PlaceState, holder: &dyn Fn() -> String) {
+    pub(super) fn check_place(&mut self, path: &Path, state: &PlaceState, holder: &dyn Fn() -> String) {
         let shown = String::from_utf8_lossy(&path.display_absolute()).into_owned();
         let memfd = Arc::ptr_eq(&path.mount, self.memfds.mount());
         if !memfd && !self.mounts.contains(&state.mount) {
@@ -233,6 +236,7 @@ impl<'a> FileSaver<'a> {
             mqueue: ns.mqueue.state(self.noted.iter().map(|noted| &*noted.file)),
         };
         checked.ipc = self.ipc.iter().map(objects).collect();
+        checked.remembered.extend(self.ipc.iter().flat_map(|ns| ns.sysv.doers()));
         checked.namespaces = self.namespaces;
         Ok(checked)
     }
@@ -317,6 +321,12 @@ impl<'a> FileSaver<'a> {
         }
         if let Some(epoll) = ops.downcast_ref::<Epoll>() {
             return Ok(Kind::Epoll(epoll.state()));
+        }
+        if let Some(inotify) = Inotify::of(file) {
+            return self.watches(inotify, holder);
+        }
+        if let Some(group) = Fanotify::of(file) {
+            return self.marks(group, holder, checked);
         }
         if let Some(process) = ops.downcast_ref::<PidFd>() {
             let saved = process.saved().ok_or("a descriptor of a process that has gone")?;
@@ -455,6 +465,8 @@ pub struct CheckedFiles {
     bound: Vec<BoundState>,
     unix: UnixState,
     ipc: Vec<IpcNamespaceState>,
+    /// Processes that objects remember, which may have ended.
+    pub(super) remembered: Vec<Arc<Pid>>,
 }
 
 impl CheckedFiles {
@@ -476,6 +488,11 @@ impl CheckedFiles {
             *has_master |= master;
         }
         at
+    }
+
+    /// Processes that objects remember, which may have ended.
+    pub fn remembered(&self) -> &[Arc<Pid>] {
+        &self.remembered
     }
 
     /// Bytes of the files in memory, about.

@@ -6,6 +6,8 @@ use files::dnotify::DirectoryWatchState;
 use hostfs::ImportedState;
 use ipc::epoll::EpollState;
 use ipc::eventfd::EventFdState;
+use ipc::fanotify::FanotifyState;
+use ipc::inotify::InotifyState;
 use ipc::pipe::{EndState, PipeState};
 use ipc::signalfd::SignalFdState;
 use ipc::timerfd::TimerFdState;
@@ -19,6 +21,7 @@ use task::pidfd::PidFdState;
 use tmpfs::state::TreeState;
 use tty::PtyState;
 use vfs::file::{OpenFileState, PlaceState};
+use vfs::notify::marks::MarkMask;
 
 /// What an open file is, besides what all open files have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,6 +54,10 @@ pub enum Kind {
     Segment(u64, i32),
     /// A POSIX message queue, by the inode number of its IPC namespace.
     Queue(u64),
+    /// inotify_init(2), with its watches.
+    Inotify(InotifyState, Vec<WatchState>),
+    /// fanotify_init(2), with its marks and events.
+    Fanotify(FanotifyState, Vec<MarkState>, Vec<FileEventState>),
 }
 
 /// An open file as plain data.
@@ -109,6 +116,39 @@ pub struct TerminalState {
     pub pty: PtyState,
     /// It is the container's, served from outside.
     pub served: bool,
+}
+
+/// A watch of inotify(7) as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchState {
+    /// Its number.
+    pub id: i32,
+    /// Its mask.
+    pub mask: u32,
+    /// What it is on.
+    pub place: PlaceState,
+}
+
+/// A mark of fanotify(7) as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkState {
+    /// It is on an object (0), on a mount (1) or on a file system (2).
+    pub kind: u8,
+    /// The object, or one of the mount or file system.
+    pub place: PlaceState,
+    /// What it says.
+    pub wanted: MarkMask,
+}
+
+/// An event of fanotify(7) as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEventState {
+    /// The file.
+    pub place: PlaceState,
+    /// What happened.
+    pub mask: u32,
+    /// By which process or thread, by its number in the sandbox's own PID namespace.
+    pub by: i32,
 }
 
 /// The objects of an IPC namespace as plain data.

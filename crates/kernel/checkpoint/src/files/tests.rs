@@ -6,6 +6,7 @@ use ::mounts::{FsContext, MountNs};
 use image::{PageSink, PageSource};
 use ipc::epoll::{Epoll, Event};
 use ipc::eventfd::EventFd;
+use ipc::inotify::Inotify;
 use ipc::pipe::Pipe;
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
@@ -386,4 +387,29 @@ fn signals_of_files() {
     drop(to.open(b"/newer", libc::O_CREAT | libc::O_RDONLY));
     assert_eq!(*to.told.0.lock(), [(77, 0x41, 5), (77, 0x441, 6), (77, 0x441, 7)]);
     assert_eq!(*from.told.0.lock(), []);
+}
+
+#[test]
+fn watches_and_their_events() {
+    let (from, to) = (World::new(), World::new());
+    for world in [&from, &to] {
+        drop(world.open(b"/f", libc::O_CREAT | libc::O_RDONLY));
+    }
+    let inotify = Inotify::open(&from.cx, libc::O_NONBLOCK).expect("made");
+    let instance = Inotify::of(&inotify).expect("inotify");
+    let mask = vfs::notify::event::CREATE;
+    assert_eq!(instance.add(&from.path(b"/f"), mask), Ok(1));
+    assert_eq!(instance.add(&from.path(b"/"), mask), Ok(2));
+    drop(from.open(b"/new", libc::O_CREAT | libc::O_RDONLY));
+
+    let files = moved(&from, &to, &[&inotify]);
+    drop(to.open(b"/newer", libc::O_CREAT | libc::O_RDONLY));
+    let mut buf = [0; 256];
+    assert_eq!(files[0].ops.read(&to.cx, &files[0], &mut buf, 0), Ok(64));
+    assert_eq!(
+        (&buf[..4], &buf[16..20], &buf[32..36]),
+        (&[2, 0, 0, 0][..], &b"new\0"[..], &[2, 0, 0, 0][..])
+    );
+    assert_eq!(&buf[48..54], b"newer\0");
+    assert_eq!(Inotify::of(&files[0]).expect("inotify").remove(1), Ok(()));
 }

@@ -12,19 +12,6 @@ use task::{Current, SysResult};
 use vfs::notify::marks::{EVENTS, MarkMask, Marked, ON_CHILD, ON_DIR, QUESTIONS};
 use vfs::{Path, access};
 
-/// Flags of the files that events come with.
-const EVENT_FLAGS: i32 = libc::O_ACCMODE
-    | libc::O_APPEND
-    | libc::O_NONBLOCK
-    | libc::O_SYNC
-    | libc::O_DSYNC
-    | libc::O_CLOEXEC
-    | libc::O_LARGEFILE
-    | LARGE_FILE
-    | libc::O_NOATIME;
-/// O_LARGEFILE as 32-bit programs have it, which fcntl(2) shows.
-const LARGE_FILE: i32 = 0o100_000;
-
 mod mark {
     pub(super) const ADD: u32 = 1;
     pub(super) const REMOVE: u32 = 2;
@@ -45,11 +32,6 @@ pub fn fanotify_init(c: &mut Current, flags: u32, event_flags: u32) -> SysResult
         return Err(Errno::EPERM.into());
     }
     let event_flags = event_flags as i32;
-    let one_class = flags & init::CLASS != init::CLASS;
-    let mode = event_flags & libc::O_ACCMODE != libc::O_ACCMODE;
-    if flags & !init::ALL != 0 || event_flags & !EVENT_FLAGS != 0 || !one_class || !mode {
-        return Err(Errno::EINVAL.into());
-    }
     let file = Fanotify::open(c, flags, event_flags)?;
     Ok(c.install(file, flags & init::CLOEXEC != 0)? as u64)
 }

@@ -90,7 +90,7 @@ pub trait Group: Send + Sync {
 }
 
 /// What a mark says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MarkMask {
     /// Events that are told of, and [`ON_CHILD`] and [`ON_DIR`].
     pub mask: u32,
