@@ -11,6 +11,8 @@ use std::path::PathBuf;
 pub(crate) enum Compression {
     /// Not at all: a restore maps them
     None,
+    /// By Zstandard: a restore decompresses all of them before it starts
+    Zstd,
 }
 
 #[derive(Debug, Args)]
@@ -27,6 +29,12 @@ pub(crate) struct Checkpoint {
     /// How pages are compressed
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compression: Compression,
+    /// Leave no pages of the image in the host's cache
+    #[arg(long)]
+    direct: bool,
+    /// Accepted as runsc has it: pages of zeros are never written
+    #[arg(long)]
+    exclude_committed_zero_pages: bool,
     /// Accepted as runc has it: there are no files of the checkpoint's own work
     #[arg(long, value_name = "DIR")]
     work_path: Option<PathBuf>,
@@ -65,6 +73,8 @@ pub(crate) fn checkpoint(settings: &Settings, args: &Checkpoint) -> Result<()> {
     let options = CheckpointOptions {
         image: args.image_path.clone(),
         leave_running: args.leave_running,
+        compress: args.compression == Compression::Zstd,
+        direct: args.direct,
         when_asked: args.when_asked,
     };
     lifecycle::checkpoint(settings, &args.id, &options)
@@ -89,6 +99,12 @@ pub(crate) struct Restore {
     /// Accepted as runc has it: no process of a container becomes the caller's child
     #[arg(long)]
     no_subreaper: bool,
+    /// Read all pages of the image into the host's cache once the container runs
+    #[arg(long)]
+    background: bool,
+    /// Accepted as runsc has it: pages are mapped from the image
+    #[arg(long)]
+    direct: bool,
     /// What becomes of TCP connections with peers outside the sandbox: "keep" needs the same address
     #[arg(long, value_enum, default_value_t = Tcp::Reset)]
     tcp: Tcp,
@@ -120,7 +136,12 @@ pub(crate) fn restore(settings: &Settings, args: &Restore) -> Result<u8> {
     run.create.keep_tcp = args.tcp_established || args.tcp == Tcp::Keep;
     lifecycle::restore(
         settings,
-        &RestoreOptions { run, image: args.image_path.clone(), pool: args.pool.clone() },
+        &RestoreOptions {
+            run,
+            image: args.image_path.clone(),
+            background: args.background,
+            pool: args.pool.clone(),
+        },
     )
 }
 

@@ -1,6 +1,7 @@
 //! The image of a checkpoint: one stream of metadata, and memory in page-aligned files.
 //!
-//! The directory of an image has two files: `metadata`, which [`Writer`] makes and [`Reader`] reads, and `pages`.
+//! The directory of an image has two files: `metadata`, which [`Writer`] makes and [`Reader`] reads, and `pages`, or
+//! [`packed`] pages.
 //! [`PageSink`] and [`PageSource`] are the file of pages, without a host call. [`Runs`] puts pages there and gives the
 //! [`Extent`]s. Pages of zeros are not written: they are holes of the file, or belong to no extent.
 
@@ -8,6 +9,7 @@
 
 mod about;
 mod format;
+pub mod packed;
 mod pages;
 mod sums;
 

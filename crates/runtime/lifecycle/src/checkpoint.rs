@@ -4,15 +4,16 @@
 
 use crate::create::create;
 use crate::find::connect;
-use crate::image_files::{ImageFiles, METADATA, PAGES};
+use crate::image_files::{ImageFiles, METADATA, PACKED, PAGES};
+use crate::packed_pages::{without_name, write_packed};
 use crate::ps::{self, running};
 use crate::record::Record;
 use crate::run::run;
 use crate::{CreateOptions, Error, Result, RunOptions, Settings, pause, pod, pool};
 use bundle::Pod;
 use rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, fstat, memfd_create, mkdirat, openat, renameat, statat,
-    unlinkat,
+    Advice, AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, fstat, memfd_create, mkdirat, openat, renameat,
+    statat, unlinkat,
 };
 use sandbox::client::Client;
 use std::fs::File;
@@ -30,6 +31,10 @@ pub struct CheckpointOptions {
     pub image: PathBuf,
     /// The container goes on.
     pub leave_running: bool,
+    /// Pages are compressed.
+    pub compress: bool,
+    /// Pages do not stay in the host's cache.
+    pub direct: bool,
     /// It is made when a program of the container asks for it.
     pub when_asked: bool,
 }
@@ -113,11 +118,26 @@ pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) ->
     }
     let mut image = NewImage::begin(&options.image)?;
     let metadata = image.file(UNFINISHED)?;
-    let pages = image.file(PAGES)?;
-    save(settings, id, !options.leave_running, |client| {
+    let ends = !options.leave_running;
+    let request = |client: &Client, pages: &File| {
         client.checkpoint(metadata.as_fd(), pages.as_fd(), options.leave_running)
-    })?;
-    image.finish(&[&pages, &metadata])
+    };
+    let pages = if options.compress {
+        let (raw, packed) = (without_name(&options.image)?, image.file(PACKED)?);
+        save(settings, id, ends, |client| request(client, &raw))?;
+        let wrong = |error| format!("cannot write {PACKED} in {}: {error}", options.image.display());
+        write_packed(&raw, &packed).map_err(wrong)?;
+        packed
+    } else {
+        let pages = image.file(PAGES)?;
+        save(settings, id, ends, |client| request(client, &pages))?;
+        pages
+    };
+    image.finish(&[&pages, &metadata])?;
+    if options.direct {
+        rustix::fs::fadvise(&pages, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
 }
 
 /// Has a sandbox that goes on no further than this saved to a new directory.
@@ -180,12 +200,19 @@ pub struct RestoreOptions {
     pub image: PathBuf,
     /// A pool to take the sandbox from.
     pub pool: Option<String>,
+    /// The host reads all pages ahead.
+    pub background: bool,
 }
 
 /// Makes a container from an image; in the foreground it stays until that ends, with its exit status.
 pub fn restore(settings: &Settings, options: &RestoreOptions) -> Result<u8> {
     let mut options = options.clone();
-    options.run.create.image = Some(Arc::new(ImageFiles::open(&options.image)?));
+    let image = ImageFiles::open(&options.image)?;
+    if options.background {
+        // It does not wait for the pages.
+        rustix::fs::fadvise(&image.pages, 0, None, Advice::WillNeed)?;
+    }
+    options.run.create.image = Some(Arc::new(image));
     match &options.pool {
         Some(pool) => pool::take(settings, pool, &options.run).map(|()| 0),
         None => run(settings, &options.run),
@@ -252,8 +279,7 @@ mod tests {
     #[test]
     fn what_fails_leaves_no_image() {
         let dir = StateDir::new("checkpoint");
-        let options =
-            CheckpointOptions { image: dir.0.join("image"), leave_running: false, when_asked: false };
+        let options = CheckpointOptions { image: dir.0.join("image"), ..CheckpointOptions::default() };
         let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
         assert_eq!(error.message(), "container does not exist: missing");
         assert!(!options.image.exists());
@@ -271,7 +297,7 @@ mod tests {
             let image = dir.0.join(name);
             std::fs::create_dir(&image).unwrap();
             std::fs::write(image.join(name), "kept").unwrap();
-            let options = CheckpointOptions { image: image.clone(), leave_running: false, when_asked: false };
+            let options = CheckpointOptions { image: image.clone(), ..CheckpointOptions::default() };
             let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
             assert!(error.message().contains("already: give a directory without"), "{error}");
             assert_eq!(std::fs::read_dir(&image).unwrap().count(), 1, "{name}");

@@ -1,5 +1,6 @@
 //! The image of a checkpoint: a directory with two files.
 
+use crate::packed_pages::read_packed;
 use crate::{Error, Result};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,6 +10,8 @@ use std::path::Path;
 pub const METADATA: &str = "metadata";
 /// The file of pages.
 pub const PAGES: &str = "pages";
+/// The file of compressed pages, in the place of that.
+pub const PACKED: &str = "pages.zst";
 /// The files of an image, open for reading.
 #[derive(Debug)]
 pub struct ImageFiles {
@@ -39,6 +42,11 @@ impl ImageFiles {
                 Error::from(format!("{} is no image of a checkpoint: {name}: {error}", dir.display()))
             })
         };
-        Ok(ImageFiles { metadata: open(METADATA)?, pages: open(PAGES)?, layers: Vec::new() })
+        let metadata = open(METADATA)?;
+        let pages = match open(PACKED) {
+            Ok(packed) => read_packed(&packed.into(), dir)?.into(),
+            Err(_) => open(PAGES)?,
+        };
+        Ok(ImageFiles { metadata, pages, layers: Vec::new() })
     }
 }

@@ -33,6 +33,7 @@ mod kill;
 mod list;
 mod network;
 mod overlay;
+mod packed_pages;
 mod pause;
 mod pid_file;
 mod pod;
