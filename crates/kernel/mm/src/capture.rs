@@ -29,6 +29,26 @@ pub trait Presence {
     fn own_pages(&mut self, start: u64, end: u64, found: &mut dyn FnMut(u64, u64)) -> io::Result<()>;
 }
 
+/// Ranges that were asked for at once: each question is a way to another process and back.
+struct Listed(Vec<(u64, u64)>);
+
+impl Listed {
+    fn of(own: &mut dyn Presence, areas: &[Vma]) -> io::Result<Listed> {
+        let mut listed = Vec::new();
+        if let (Some(first), Some(last)) = (areas.first(), areas.last()) {
+            own.own_pages(first.start, last.end, &mut |a, b| listed.push((a, b)))?;
+        }
+        Ok(Listed(listed))
+    }
+
+    /// Those of `start..end`.
+    fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let first = self.0.partition_point(|(_, b)| *b <= start);
+        let met = self.0.get(first..).unwrap_or_default().iter().take_while(move |(a, _)| *a < end);
+        met.map(move |(a, b)| ((*a).max(start), (*b).min(end)))
+    }
+}
+
 /// Saves the address spaces of a kernel.
 pub struct Saver {
     limits: Limits,
@@ -149,10 +169,12 @@ impl Mm {
     fn save_areas(
         &self,
         areas: &[Vma],
-        mut own: Option<&mut dyn Presence>,
+        own: Option<&mut dyn Presence>,
         saver: &mut Saver,
         states: &mut [AreaState],
     ) -> Result<(), String> {
+        let own = own.map(|own| Listed::of(own, areas)).transpose();
+        let own = own.map_err(|e| format!("cannot find the pages of a process: {e}"))?;
         let mut batches = Vec::new();
         for (area, v) in areas.iter().enumerate() {
             if let VmaKind::SharedAnon(number) = v.kind {
@@ -164,7 +186,7 @@ impl Mm {
                 let how = How { area, shift, ends: true, exact: false };
                 cut(parts, how, &mut batches);
             } else if !v.shared {
-                let parts = self.parts(v, own.as_deref_mut(), saver.keeps).map_err(|e| failed(v, &e))?;
+                let parts = self.parts(v, own.as_ref(), saver.keeps);
                 let over_file = v.file.is_some();
                 let how = How { area, shift: 0, ends: over_file, exact: over_file || parts.mixed };
                 cut(parts.fresh.into_iter(), how, &mut batches);
@@ -251,26 +273,23 @@ impl Mm {
     }
 
     /// The ranges of a private area with pages of its own. With `keeps` also those that are as in an earlier image.
-    fn parts(&self, v: &Vma, own: Option<&mut (dyn Presence + '_)>, keeps: bool) -> io::Result<Parts> {
+    fn parts(&self, v: &Vma, own: Option<&Listed>, keeps: bool) -> Parts {
         let pieces = self.with_map(|m| m.imaged.pieces(v.start, v.end));
         // What was never writable is as in the file.
         let unknown = v.file.is_none() || v.flags & TOUCHED != 0;
         // Then no range may reach over another's pages.
         let mixed = keeps && own.is_some() && pieces.iter().any(|p| p.2.is_some_and(|p| p.origin.is_some()));
         let mut all = Parts { mixed, ..Parts::default() };
-        let mut own = own;
         for (start, end, imaged) in pieces {
             let origin = imaged.and_then(|piece| piece.origin);
-            match (&mut own, origin) {
+            match (own, origin) {
                 _ if imaged.is_none() && !unknown => {}
                 (Some(own), _) if imaged.is_none() => {
-                    let mut found = Vec::new();
-                    own.own_pages(start, end, &mut |a, b| found.push((a, b)))?;
+                    let found: Vec<_> = own.within(start, end).collect();
                     all.fresh.extend(if mixed { joined(&found) } else { found });
                 }
                 (Some(own), Some(origin)) if keeps => {
-                    let mut changed = Vec::new();
-                    own.own_pages(start, end, &mut |a, b| changed.push((a, b)))?;
+                    let changed: Vec<_> = own.within(start, end).collect();
                     // The image has the bytes of rewritten text, too.
                     let changed = self.without_rewritten(&joined(&changed));
                     all.keep((start, end), &changed, origin);
@@ -283,7 +302,7 @@ impl Mm {
             all.fresh = joined(&all.fresh);
         }
         all.fresh = self.without_rewritten(&all.fresh);
-        Ok(all)
+        all
     }
 
     fn without_rewritten(&self, parts: &[(u64, u64)]) -> Vec<(u64, u64)> {
