@@ -19,6 +19,7 @@ use crate::commands::pool::Pool;
 use crate::commands::port_forward::PortForward;
 use crate::commands::ps::Ps;
 use crate::commands::run::Run;
+use crate::commands::session::{Branch, SessionCommand, Undo};
 use crate::commands::shell::{Completions, Man};
 use crate::commands::spec::Spec;
 use crate::commands::syscalls::Syscalls;
@@ -359,6 +360,17 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ringfence do --snapshot warm python3 server.py    # writes 1 to /proc/gvisor/checkpoint when it is ready\n  ringfence do --from warm\n  ringfence snapshot list\n  ringfence snapshot delete warm"
     )]
     Snapshot(SnapshotCommand),
+    /// List and remove sessions of do, and show their steps
+    #[command(
+        after_help = "Examples:\n  ringfence do --session work pip install --target /opt/x package\n  ringfence do --session work ls /opt/x\n  ringfence session log work\n  ringfence session delete work"
+    )]
+    Session(SessionCommand),
+    /// Undo the last commands of a session
+    #[command(after_help = "Examples:\n  ringfence undo work\n  ringfence undo work 3")]
+    Undo(Undo),
+    /// Have the next command of a session begin with any of its steps
+    #[command(after_help = "Examples:\n  ringfence session log work\n  ringfence branch work 2")]
+    Branch(Branch),
     /// Forward connections on the host to a port of a container
     #[command(
         after_help = "Examples:\n  ringfence port-forward box 8080:80\n  ringfence port-forward box 0:80    # any free port of 127.0.0.1"

@@ -105,6 +105,10 @@ pub(crate) struct Do {
         "snapshot", "root", "volume", "allow_net", "hide", "no_hide", "user", "no_init", "diff", "coverage", "uid_map", "gid_map",
     ])]
     pub(crate) from: Option<String>,
+    /// Run CMD in a session, which is saved at its end: the next one begins where this one ends. See also undo and branch. Files,
+    /// volumes, user and network are those of the session's first command
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["snapshot", "from", "diff", "coverage"], requires = "args")]
+    pub(crate) session: Option<String>,
     /// The command and its arguments
     #[arg(required_unless_present = "from", trailing_var_arg = true, value_name = "CMD")]
     pub(crate) args: Vec<String>,
@@ -134,6 +138,15 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
     let signals = lifecycle::block_signals()?;
     if let Some(name) = &args.from {
         return do_snapshot::go_on(settings, name, own(args)?, &signals);
+    }
+    if let Some(name) = &args.session {
+        let describe = || {
+            let command = command(settings, args)?;
+            let allow_net = Policy::all(&args.allow_net);
+            let network = network(settings.network, allow_net.is_some())?;
+            do_snapshot::saved(settings, (&command, &overlay(settings)?, network, &allow_net), "--session")
+        };
+        return do_snapshot::step(settings, name, own(args)?, &signals, describe);
     }
     let command = command(settings, args)?;
     let allow_net = Policy::all(&args.allow_net);
@@ -192,7 +205,7 @@ fn command(settings: &Settings, args: &Do) -> Result<HostCommand> {
         pids: args.pids,
         umask: mask.bits(),
         rlimits: lifecycle::callers_limits(),
-        terminal: args.snapshot.is_none() && terminal::interactive(),
+        terminal: args.snapshot.is_none() && args.session.is_none() && terminal::interactive(),
         own_init: !args.no_init,
         id_maps: id_maps(args),
     })

@@ -4,7 +4,9 @@ use crate::output::say;
 use bundle::{HostCommand, Medium, Options, Overlay2, Volume, for_host_command};
 use clap::{Args, Subcommand};
 use hostsys::signals::SignalFd;
-use lifecycle::{HostLimits, HostRun, HostSnapshot, Result, SavedCommand, Settings, Snapshots};
+use lifecycle::{
+    HostLimits, HostRun, HostSnapshot, Result, SESSION_PROGRAM, SavedCommand, Sessions, Settings, Snapshots,
+};
 use netgofer::Policy;
 use sandbox::terminal;
 use spec::Network;
@@ -13,16 +15,17 @@ use std::path::{Path, PathBuf};
 /// A command, what lies over its files, and its network.
 type Described<'a> = (&'a HostCommand, &'a Overlay2, Network, &'a Option<Policy>);
 
-/// Begins the snapshot of a command.
-pub(crate) fn begin(
+/// What an image has to say of its command, for a flag.
+pub(crate) fn saved(
     settings: &Settings,
-    name: &str,
-    (idle, limit): (bool, i64),
     (command, overlay, network, allow_net): Described<'_>,
-) -> Result<HostSnapshot> {
-    let on_disk = [&overlay.root, &overlay.binds].into_iter().flatten();
-    if on_disk.into_iter().any(|choice| choice.medium != Medium::Memory || choice.commit) {
-        return Err("--snapshot: what is changed is saved from memory: use --overlay2=root:memory".into());
+    flag: &str,
+) -> Result<SavedCommand> {
+    let mut over = [&overlay.root, &overlay.binds].into_iter().flatten();
+    if over.any(|choice| choice.medium != Medium::Memory || choice.commit) {
+        return Err(
+            format!("{flag}: what is changed is saved from memory: use --overlay2=root:memory").into()
+        );
     }
     let absolute = |path: &Path| -> Result<PathBuf> { Ok(std::path::absolute(path)?) };
     let volume = |volume: &Volume| Ok(Volume { source: absolute(&volume.source)?, ..volume.clone() });
@@ -31,16 +34,21 @@ pub(crate) fn begin(
         volumes: command.volumes.iter().map(volume).collect::<Result<_>>()?,
         ..command.clone()
     };
-    let saved = SavedCommand {
-        command,
-        overlay: overlay.clone(),
-        network,
-        allow_net: allow_net.clone(),
-        platform: settings.containers.platform,
-    };
+    let (overlay, allow_net) = (overlay.clone(), allow_net.clone());
+    Ok(SavedCommand { command, overlay, network, allow_net, platform: settings.containers.platform })
+}
+
+/// Begins the snapshot of a command.
+pub(crate) fn begin(
+    settings: &Settings,
+    name: &str,
+    (idle, limit): (bool, i64),
+    described: Described<'_>,
+) -> Result<HostSnapshot> {
+    let saved = Box::new(saved(settings, described, "--snapshot")?);
     let limit = u64::try_from(limit).map_err(|_| "--snapshot-limit: use a size above 0")?;
     let new = Snapshots::open()?.begin(name, limit)?;
-    Ok(HostSnapshot::Make { new, saved: Box::new(saved), idle })
+    Ok(HostSnapshot::Make { new, saved, idle })
 }
 
 /// What a command that goes on from a snapshot has of its own.
@@ -61,7 +69,36 @@ pub(crate) fn go_on(settings: &Settings, name: &str, own: Own, signals: &SignalF
         return Err("--network: a snapshot has the network of its command".into());
     }
     let snapshot = Snapshots::open()?.take(name)?;
-    let SavedCommand { command, overlay, network, allow_net, platform } = snapshot.saved.clone();
+    let saved = snapshot.saved.clone();
+    let program = (!own.args.is_empty()).then(|| (own.args.clone(), terminal::interactive()));
+    let snapshot = HostSnapshot::From { snapshot: Box::new(snapshot), program };
+    run_in(settings, saved, own, snapshot, signals)
+}
+
+/// Runs a command in a session. A new one is as `describe` says.
+pub(crate) fn step(
+    settings: &Settings,
+    name: &str,
+    own: Own,
+    signals: &SignalFd,
+    describe: impl FnOnce() -> Result<SavedCommand>,
+) -> Result<u8> {
+    let (session, mut saved) = Sessions::open()?.enter(name, describe)?;
+    let image = session.image()?;
+    saved.command.args = SESSION_PROGRAM.map(String::from).to_vec();
+    let program = (own.args.clone(), terminal::interactive());
+    let snapshot = HostSnapshot::Step { session, image, program };
+    run_in(settings, saved, own, snapshot, signals)
+}
+
+fn run_in(
+    settings: &Settings,
+    saved: SavedCommand,
+    own: Own,
+    snapshot: HostSnapshot,
+    signals: &SignalFd,
+) -> Result<u8> {
+    let SavedCommand { command, overlay, network, allow_net, platform } = saved;
     let command = HostCommand {
         id: own.id,
         hostname: own.hostname.unwrap_or(command.hostname),
@@ -73,8 +110,6 @@ pub(crate) fn go_on(settings: &Settings, name: &str, own: Own, signals: &SignalF
     };
     let options = Options { overlay, network, platform, ..settings.containers.clone() };
     let prepared = for_host_command(command, &options)?;
-    let program = (!own.args.is_empty()).then(|| (own.args, terminal::interactive()));
-    let snapshot = HostSnapshot::From { snapshot: Box::new(snapshot), program };
     let run = HostRun { allow_net: allow_net.as_ref(), limits: own.limits, snapshot, ..HostRun::default() };
     lifecycle::run_host_command(settings, prepared, run, signals)
 }

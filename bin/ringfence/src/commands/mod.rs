@@ -27,6 +27,7 @@ pub(crate) mod port_forward;
 pub(crate) mod ps;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod session;
 pub(crate) mod shell;
 pub(crate) mod spec;
 pub(crate) mod start;

@@ -5,8 +5,10 @@ use crate::crash::CrashFile;
 use crate::directory::{Claim, SOCKET};
 use crate::find::connect;
 use crate::groups::Groups;
+use crate::image_files::ImageFiles;
 use crate::network::Outward;
 use crate::record::{Record, State, Status};
+use crate::sessions::Session;
 use crate::snapshots::{NewSnapshot, SavedCommand, Snapshot};
 use crate::stores::Stores;
 use crate::{
@@ -100,6 +102,35 @@ pub enum HostSnapshot {
         /// none of the caller's standard input.
         program: Option<(Vec<String>, bool)>,
     },
+    /// It runs in a session, and is saved there at its end. The command of the sandbox waits meanwhile.
+    Step {
+        /// The session.
+        session: Session,
+        /// The image of the present step, if there is one.
+        image: Option<ImageFiles>,
+        /// The program, and whether it has a terminal.
+        program: (Vec<String>, bool),
+    },
+}
+
+impl HostSnapshot {
+    /// A program beside those of the sandbox, and whether it has a terminal.
+    fn program(&self) -> Option<(&[String], bool)> {
+        match self {
+            HostSnapshot::From { program: Some((args, terminal)), .. }
+            | HostSnapshot::Step { program: (args, terminal), .. } => Some((args, *terminal)),
+            _ => None,
+        }
+    }
+
+    /// The image that the sandbox begins with.
+    fn image(&self) -> Option<&ImageFiles> {
+        match self {
+            HostSnapshot::From { snapshot, .. } => Some(&snapshot.image),
+            HostSnapshot::Step { image, .. } => image.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// How a command is run.
@@ -128,16 +159,13 @@ pub fn run_host_command(
     create::complete(&mut prepared);
     let wanted = limits.spec();
     // What makes a snapshot, or starts a further program, does so over a connection.
-    let connects =
-        matches!(snapshot, HostSnapshot::Make { .. } | HostSnapshot::From { program: Some(_), .. });
+    let further = snapshot.program().is_some();
+    let connects = further || matches!(snapshot, HostSnapshot::Make { .. });
     let mut watched =
         (settings.watched || connects).then(|| Watched::new(settings, &prepared.spec.id)).transpose()?;
     let mut groups = Groups::of_command(settings, wanted.as_ref(), &prepared.spec.id)?;
     let outward = Outward::of(&mut prepared, allow_net)?;
-    let wants_terminal = match &snapshot {
-        HostSnapshot::From { program: Some((_, terminal)), .. } => *terminal,
-        _ => prepared.spec.process.terminal,
-    };
+    let wants_terminal = snapshot.program().map_or(prepared.spec.process.terminal, |(_, terminal)| terminal);
     let console = if wants_terminal { Some(caller::own_terminal()?) } else { None };
     if let Some(tty) = &console {
         foreground::fit(&mut prepared, tty);
@@ -160,14 +188,13 @@ pub fn run_host_command(
         prepared.tell_coverage();
     }
     let (traced, mut attendants) = trace::at_start(settings, &mut prepared, None)?;
-    let image = match &snapshot {
-        HostSnapshot::From { snapshot, .. } => {
-            prepared.restore(0, false);
-            snapshot.image.share()?
+    let image = match snapshot.image() {
+        Some(image) => {
+            prepared.restore(image.layers.len(), false);
+            image.share()?
         }
-        _ => Vec::new(),
+        None => Vec::new(),
     };
-    let further = matches!(snapshot, HostSnapshot::From { program: Some(_), .. });
     let (stdio, _input) = match further {
         true => caller::output_alone().map(|(stdio, input)| (stdio, Some(input)))?,
         false => (caller::stdio()?, None),
@@ -214,15 +241,29 @@ pub fn run_host_command(
         (HostSnapshot::Make { new, saved, idle }, Some(watched)) => {
             Some(make_snapshot(connect(watched.claim.container())?, new, saved, idle)?)
         }
-        (HostSnapshot::From { snapshot, program: Some((args, _)) }, Some(watched)) => {
-            let client = connect(watched.claim.container())?;
-            sandbox.start()?;
-            let process = ProcessSpec { args, terminal: console.is_some(), ..prepared.spec.process.clone() };
+        (snapshot, Some(watched)) if further => {
+            let container = watched.claim.container();
+            let args = snapshot.program().map(|(args, _)| args.to_vec()).unwrap_or_default();
+            sandbox.start_now()?.map_err(Error::not_started)?;
+            if let HostSnapshot::Step { session, image: None, .. } = &snapshot {
+                session.save(&connect(container)?, &[], 0, true)?;
+            }
+            let process = ProcessSpec {
+                args: args.clone(),
+                terminal: console.is_some(),
+                ..prepared.spec.process.clone()
+            };
             let expired = limits.timeout.map(|time| expire(time, sandbox.pid())).transpose()?;
-            let status = run_further(client, &process, console.as_ref(), signals);
+            let status = run_further(connect(container)?, &process, console.as_ref(), signals);
+            if is_expired(expired) {
+                return Ok(TIMED_OUT);
+            }
+            if let (HostSnapshot::Step { session, .. }, Ok(status)) = (&snapshot, &status) {
+                save_step(session, &connect(container)?, &args, *status)?;
+            }
             drop((sandbox, snapshot));
             attendants.wait();
-            return if is_expired(expired) { Ok(TIMED_OUT) } else { status };
+            return status;
         }
         (HostSnapshot::From { snapshot, .. }, _) => {
             _in_use = Some(snapshot);
@@ -290,6 +331,22 @@ fn make_snapshot(
         new.finish(&saved)
     };
     Ok(std::thread::Builder::new().name("snapshot".into()).spawn(make)?)
+}
+
+/// Saves a step. A program that has just been left behind may need a moment to let go of the command's streams.
+fn save_step(session: &Session, client: &Client, args: &[String], status: u8) -> Result<()> {
+    for _ in 0..10 {
+        match session.save(client, args, status, false) {
+            Err(error) if error.message().contains("cannot save the container") => {
+                log::debug!("{error}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            saved => return saved,
+        }
+    }
+    session.save(client, args, status, false).map_err(|error| {
+        Error::with_status(error.status(), format!("the session stays as it was before the command: {error}"))
+    })
 }
 
 /// Runs a further program; its exit status.

@@ -91,7 +91,7 @@ pub struct Snapshot {
 }
 
 /// A file that is locked, or nothing when another process has it.
-fn lock(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
+pub(crate) fn lock(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
     match flock(&file, operation) {

@@ -212,6 +212,18 @@ impl Sandbox {
         }
     }
 
+    /// Lets the first process run, and waits until it does; the outer error is ours, the inner one the container's. Comes after
+    /// [`wait_ready`](Sandbox::wait_ready).
+    pub fn start_now(&self) -> io::Result<Result<(), StartError>> {
+        self.start()?;
+        match self.channel.recv()? {
+            Some((Event::Started, _)) => Ok(Ok(())),
+            Some((Event::Failed(error), _)) => Ok(Err(crate::shown(error))),
+            Some(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected event")),
+            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox ended")),
+        }
+    }
+
     /// Tells init what to show, if it has not been told yet.
     fn show(&self, view: Option<View>) -> io::Result<()> {
         if self.view_state.get() == ViewState::Nothing {
