@@ -54,7 +54,18 @@ fn command_line(pid: i32) -> Vec<String> {
 
 /// The sentry of the sandbox that has this process as process 1: it is the second one.
 pub(crate) fn sentry(init: i32) -> Option<i32> {
-    host_pids(init).get(&2).copied()
+    let second = |pid: i32| number_inside(pid) == Some(2);
+    // Without CONFIG_PROC_CHILDREN all processes of the host are looked through.
+    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).unwrap_or_default();
+    let found = children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid| second(*pid));
+    found.or_else(|| host_pids(init).get(&2).copied())
+}
+
+/// A process's id in its own pid namespace.
+fn number_inside(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().last()?.parse().ok()
 }
 
 /// For every process of the sandbox's pid namespace, its id there and on the host.
@@ -69,9 +80,7 @@ pub(crate) fn host_pids(init: i32) -> HashMap<i32, i32> {
             if namespace(name).ok()? != sandbox {
                 return None;
             }
-            let status = fs::read_to_string(format!("/proc/{name}/status")).ok()?;
-            let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-            Some((ids.split_whitespace().last()?.parse().ok()?, pid))
+            Some((number_inside(pid)?, pid))
         })
         .collect()
 }
