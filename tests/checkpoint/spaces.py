@@ -1,6 +1,6 @@
-"""Kinds of objects of kinds.py: namespaces that programs made."""
+"""Kinds of objects of kinds.py: namespaces, mounts and control groups that programs made."""
 
-import ctypes, errno, fcntl, os, socket, struct, time
+import ctypes, errno, fcntl, mmap, os, signal, socket, struct, time
 
 from base import DIR, libc, pause, same
 
@@ -182,3 +182,304 @@ def kind_network_namespace():
     same(os.read(go_r, 1), b"d")
     same(os.read(fds[0], 100), b"datagram")
     same(os.waitpid(child, 0)[1], 0, "child")
+
+
+def mount(source, target, fstype, flags=0, data=None):
+    data = data.encode() if data is not None else None
+    names = [name.encode() for name in (source, target, fstype)]
+    called(libc.mount(*names, ctypes.c_ulong(flags), data), "mount " + target)
+
+
+MS_RDONLY, MS_NOSUID, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC = 1, 2, 32, 4096, 8192, 16384
+MS_PRIVATE, MS_SLAVE, MS_SHARED = 1 << 18, 1 << 19, 1 << 20
+MNT_DETACH = 2
+
+
+def mounts_seen(below):
+    """The lines of mountinfo about what is mounted below a directory, without numbers that may change."""
+    lines = []
+    for line in open("/proc/self/mountinfo"):
+        words = line.split()
+        if words[4].startswith(below):
+            lines.append(" ".join(words[3:]))
+    return lines
+
+
+def in_mounts_of_its_own(body, users=True):
+    """Runs `body` in a process with a mount namespace of its own and a file system at /mnt; gives its ID."""
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if users:
+                in_user_namespace()
+            unshare(CLONE_NEWNS)
+            if not users:
+                mount("none", "/", "none", MS_REC | MS_PRIVATE)
+            mount("mine", "/mnt", "tmpfs", MS_NOSUID, "size=2m,mode=755")
+            body(lambda: os.write(w, b"r"))
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+    os.close(w)
+    return child, r
+
+
+def waits_for_go():
+    while not os.path.exists(DIR + "/go"):
+        time.sleep(0.01)
+
+
+def some_mounts():
+    """Mounts of many kinds below /mnt."""
+    for name in ("bind", "ro", "proc", "pts", "queues", "lower", "upper", "work", "merged", "shared", "slave", "two"):
+        os.mkdir("/mnt/" + name)
+    with open("/mnt/lower/below", "w") as f:
+        f.write("from below")
+    with open("/mnt/two/file", "w") as f:
+        f.write("bound")
+    mount("/mnt/two", "/mnt/bind", "none", MS_BIND)
+    mount("ram", "/mnt/ro", "tmpfs", 0, "size=64k")
+    with open("/mnt/ro/file", "w") as f:
+        f.write("cannot be changed")
+    mount("none", "/mnt/ro", "none", MS_REMOUNT | MS_BIND | MS_RDONLY)
+    mount("pts", "/mnt/pts", "devpts", 0, "newinstance,ptmxmode=666")
+    mount("over", "/mnt/merged", "overlay", 0, "lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work")
+    with open("/mnt/merged/above", "w") as f:
+        f.write("from above")
+    os.mkdir("/mnt/merged/dir")
+    mount("in", "/mnt/merged/dir", "tmpfs")
+    mount("/mnt/two", "/mnt/shared", "none", MS_BIND)
+    mount("none", "/mnt/shared", "none", MS_SHARED)
+    mount("/mnt/shared", "/mnt/slave", "none", MS_BIND)
+    mount("none", "/mnt/slave", "none", MS_SLAVE)
+
+
+def check_mounts(before):
+    same(mounts_seen("/mnt"), before, "mountinfo")
+    same(open("/mnt/bind/file").read(), "bound")
+    try:
+        open("/mnt/ro/file", "w")
+        raise AssertionError("the mount can be written")
+    except OSError as error:
+        same(error.errno, errno.EROFS)
+    same(open("/mnt/ro/file").read(), "cannot be changed")
+    same(sorted(os.listdir("/mnt/merged")), ["above", "below", "dir"])
+    same((open("/mnt/merged/below").read(), open("/mnt/merged/above").read()), ("from below", "from above"))
+    with open("/mnt/merged/below", "a") as f:
+        f.write(", changed")
+    same((open("/mnt/upper/below").read(), open("/mnt/lower/below").read()), ("from below, changed", "from below"))
+    os.mkdir("/mnt/two/sub")
+    mount("late", "/mnt/shared/sub", "tmpfs")
+    same(len(mounts_seen("/mnt/slave")), 2, "an event for the slave")
+    same(len(mounts_seen("/mnt/shared")), 2)
+    called(libc.umount2(b"/mnt/shared/sub", 0), "umount")
+    same(len(mounts_seen("/mnt/slave")), 1, "another event for the slave")
+
+
+def kind_mount_namespace():
+    """A mount namespace in a user namespace: tmpfs, bind, overlay, devpts; flags, propagation; open files."""
+
+    def body(ready):
+        some_mounts()
+        inside = open("/mnt/merged/above", "r+")
+        left = open("/mnt/ro/file")
+        os.mkdir("/mnt/gone")
+        mount("gone", "/mnt/gone", "tmpfs")
+        with open("/mnt/gone/file", "w") as f:
+            f.write("of an unmounted file system")
+        lost = open("/mnt/gone/file")
+        called(libc.umount2(b"/mnt/gone", MNT_DETACH), "umount")
+        os.chdir("/mnt/merged/dir")
+        before, cwd = mounts_seen("/mnt"), os.getcwd()
+        ready()
+        waits_for_go()
+        same(os.getcwd(), cwd)
+        said = inside.read(), left.read(), lost.read()
+        same(said, ("from above", "cannot be changed", "of an unmounted file system"))
+        check_mounts(before)
+
+    child, r = in_mounts_of_its_own(body)
+    same(os.read(r, 1), b"r")
+    pause()
+    same(os.waitpid(child, 0)[1], 0, "child")
+
+
+def kind_mounts():
+    """Mounts in the container's own mount namespace, a new root (pivot_root), and files of namespaces."""
+    if os.path.realpath(DIR) != "/ctl":
+        unshare(CLONE_NEWNS)
+        mount("none", "/", "none", MS_REC | MS_PRIVATE)
+    mount("mine", "/mnt", "tmpfs", 0, "size=2m")
+    some_mounts()
+    os.mkdir("/mnt/procfs")
+    mount("proc", "/mnt/procfs", "proc")
+    mount("queues", "/mnt/queues", "mqueue")
+    open("/mnt/uts", "w").close()
+    open("/mnt/mnt", "w").close()
+    mount("/proc/self/ns/uts", "/mnt/uts", "none", MS_BIND)
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        unshare(CLONE_NEWNS | CLONE_NEWUTS)
+        libc.sethostname(b"other", 5)
+        mount("none", "/", "none", MS_REC | MS_PRIVATE)
+        os.mkdir("/mnt/a")
+        mount("new", "/mnt/a", "tmpfs")
+        os.mkdir("/mnt/a/old")
+        with open("/mnt/a/only", "w") as f:
+            f.write("here")
+        os.chdir("/mnt/a")
+        called(libc.syscall(155, b".", b"old"), "pivot_root")
+        os.chroot(".")
+        called(libc.umount2(b"/old", MNT_DETACH), "umount")
+        os.write(w, b"r")
+        signal.pause()
+    same(os.read(r, 1), b"r")
+    spaces = os.open(f"/proc/{child}/ns/mnt", os.O_RDONLY), os.open(f"/proc/{child}/ns/uts", os.O_RDONLY)
+    mount(f"/proc/{child}/ns/mnt", "/mnt/mnt", "none", MS_BIND)
+    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in spaces]
+    before = mounts_seen("/mnt")
+    pause()
+    same([os.readlink(f"/proc/self/fd/{fd}") for fd in spaces], links)
+    same(os.readlink(f"/proc/{child}/ns/mnt"), links[0])
+    check_mounts(before)
+    same(open("/mnt/procfs/self/stat").read().split()[0], str(os.getpid()))
+    visitor = os.fork()
+    if visitor == 0:
+        try:
+            called(libc.setns(os.open("/mnt/mnt", os.O_RDONLY), 0), "setns")
+            called(libc.setns(spaces[1], 0), "setns")
+            same((sorted(os.listdir("/")), open("/only").read(), os.uname()[1]), (["old", "only"], "here", "other"))
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+    same(os.waitpid(visitor, 0)[1], 0, "a process that enters")
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def kind_detached_mounts():
+    """Trees of open_tree(2) and fsmount(2) that are attached later."""
+    open_tree, move_mount, fsopen, fsconfig, fsmount = 428, 429, 430, 431, 432
+
+    def body(ready):
+        for name in ("from", "to", "new"):
+            os.mkdir("/mnt/" + name)
+        mount("a", "/mnt/from", "tmpfs")
+        with open("/mnt/from/file", "w") as f:
+            f.write("in the tree")
+        tree = called(libc.syscall(open_tree, -100, b"/mnt/from", 1), "open_tree")
+        fs = called(libc.syscall(fsopen, b"tmpfs", 0), "fsopen")
+        called(libc.syscall(fsconfig, fs, 6, None, None, 0), "fsconfig")
+        made = called(libc.syscall(fsmount, fs, 0, 0), "fsmount")
+        os.close(fs)
+        fd = os.open("inside", os.O_CREAT | os.O_RDWR, dir_fd=made)
+        os.write(fd, b"new")
+        ready()
+        waits_for_go()
+        called(libc.syscall(move_mount, tree, b"", -100, b"/mnt/to", 4), "move_mount")
+        called(libc.syscall(move_mount, made, b"", -100, b"/mnt/new", 4), "move_mount")
+        same((open("/mnt/to/file").read(), open("/mnt/new/inside").read()), ("in the tree", "new"))
+        with open("/mnt/to/file", "w") as f:
+            f.write("the same")
+        same(open("/mnt/from/file").read(), "the same")
+
+    child, r = in_mounts_of_its_own(body)
+    same(os.read(r, 1), b"r")
+    pause()
+    same(os.waitpid(child, 0)[1], 0, "child")
+
+
+def of_groups(top):
+    """What the files of control groups say, but for what counts time, and for what was removed."""
+    said = {}
+    for dir, _, names in sorted(os.walk(top)):
+        for name in sorted(names):
+            if name in ("cpu.stat", "cgroup.stat", "cgroup.kill"):
+                continue
+            with open(os.path.join(dir, name)) as f:
+                said[os.path.join(dir, name)] = sorted(f.read().splitlines()), os.fstat(f.fileno()).st_uid
+    return said
+
+
+def kind_control_groups():
+    """Groups with settings, members, owners and counters; a frozen group; a cgroup namespace; files of groups."""
+
+    def put(path, text):
+        with open("/mnt/" + path, "w") as f:
+            f.write(text)
+
+    mount("groups", "/mnt", "cgroup2")
+    os.makedirs("/mnt/a/b")
+    os.mkdir("/mnt/frozen")
+    put("cgroup.subtree_control", "+pids +cpu")
+    put("a/cgroup.subtree_control", "+pids")
+    put("a/cpu.max", "50000 100000")
+    put("a/cpu.weight", "42")
+    put("a/b/pids.max", "3")
+    put("a/b/cgroup.max.depth", "5")
+    os.makedirs("/mnt/a/b/mode", 0o700)
+    r, w = os.pipe()
+    go_r, go_w = os.pipe()
+    member = os.fork()
+    if member == 0:
+        put("a/b/cgroup.procs", "0")
+        unshare(CLONE_NEWCGROUP)
+        for _ in range(2):
+            if os.fork() == 0:
+                signal.pause()
+        try:
+            os.fork()
+            os.write(w, b"no limit")
+        except OSError:
+            os.write(w, b"r")
+        os.read(go_r, 1)
+        try:
+            same(open("/proc/self/cgroup").read(), "0::/\n")
+            try:
+                os.fork()
+                raise AssertionError("the limit is gone")
+            except OSError as error:
+                same(error.errno, errno.EAGAIN)
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+    same(os.read(r, 100), b"r")
+    os.chown("/mnt/a/b/cgroup.procs", 7, 8)
+    counts = mmap.mmap(-1, 4096)
+    frozen = os.fork()
+    if frozen == 0:
+        while True:
+            counts[0:8] = struct.pack("Q", struct.unpack("Q", counts[0:8])[0] + 1)
+            time.sleep(0.001)
+    put("frozen/cgroup.procs", str(frozen))
+    put("frozen/cgroup.freeze", "1")
+    while "frozen 1" not in open("/mnt/frozen/cgroup.events").read():
+        time.sleep(0.01)
+    counted = counts[0:8]
+    # A process that has ended counts until it has been waited for.
+    zombie = os.fork()
+    if zombie == 0:
+        os._exit(5)
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    events = os.open("/mnt/a/cgroup.events", os.O_RDONLY)
+    before = of_groups("/mnt")
+    pause()
+    same(of_groups("/mnt"), before)
+    same(counts[0:8], counted, "a frozen process")
+    same(open(f"/proc/{member}/cgroup").read(), "0::/a/b\n")
+    same(os.read(events, 100), b"populated 1\nfrozen 0\n")
+    put("frozen/cgroup.freeze", "0")
+    while counts[0:8] == counted:
+        time.sleep(0.01)
+    os.kill(frozen, signal.SIGKILL)
+    os.waitpid(frozen, 0)
+    os.waitpid(zombie, 0)
+    os.rmdir("/mnt/frozen")
+    os.write(go_w, b"x")
+    same(os.waitpid(member, 0)[1], 0, "the member")
+    put("a/cgroup.kill", "1")

@@ -36,6 +36,7 @@ mod owner;
 mod pids;
 mod pids_count;
 mod programs;
+mod state;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -53,3 +54,4 @@ pub use notice::Notice;
 pub use owner::Owner;
 pub use pids_count::{MOST_PIDS, Pids};
 pub use programs::{Attach, BpfProgram, ProgramInfo, Programs};
+pub use state::{CpuState, GroupState, GroupsState, ProgramState};

@@ -16,6 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Charge(Arc<Cgroup>);
 
 impl Charge {
+    /// A task that was counted already.
+    pub(crate) fn of(group: &Arc<Cgroup>) -> Charge {
+        Charge(group.clone())
+    }
+
     /// The group.
     pub fn group(&self) -> &Arc<Cgroup> {
         &self.0

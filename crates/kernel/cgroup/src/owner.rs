@@ -3,7 +3,7 @@
 use abi::time::Timespec;
 
 /// Owner, mode and times of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Owner {
     /// Permission bits.
     pub mode: u32,

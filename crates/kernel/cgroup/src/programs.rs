@@ -102,6 +102,27 @@ impl Programs {
         Ok(new)
     }
 
+    /// Takes a program of a checkpoint, with this number. EINVAL for one that is taken, ENOMEM when there are too many.
+    pub(crate) fn load_as(
+        self: &Arc<Self>,
+        id: u32,
+        program: Program,
+        about: ProgramInfo,
+    ) -> Result<Arc<BpfProgram>> {
+        let slot = Slot::program(&self.tree, MOST_LOADED).ok_or(Errno::ENOMEM)?;
+        let mut table = self.table.lock();
+        if table.live.len() >= MOST_OF_CONTAINER {
+            return Err(Errno::ENOMEM);
+        }
+        if id == 0 || id > i32::MAX as u32 || table.live.contains_key(&id) {
+            return Err(Errno::EINVAL);
+        }
+        let new = Arc::new(BpfProgram { id, home: Arc::downgrade(self), program, about, _slot: slot });
+        table.live.insert(id, Arc::downgrade(&new));
+        table.last = table.last.max(id);
+        Ok(new)
+    }
+
     /// The program with this number. ENOENT.
     pub fn find(&self, id: u32) -> Result<Arc<BpfProgram>> {
         let found = self.table.lock().live.get(&id).and_then(Weak::upgrade);

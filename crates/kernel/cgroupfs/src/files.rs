@@ -57,6 +57,11 @@ const fn telling(of: File, notice: fn(&Cgroup) -> &Notice) -> File {
 }
 
 /// All of them.
+/// The name of a file, or that of the directory itself, which is empty.
+pub fn name_of(file: &str) -> Option<&'static str> {
+    FILES.iter().map(|known| known.name).chain([""]).find(|known| *known == file)
+}
+
 pub(crate) static FILES: [File; 22] = [
     file("cgroup.type", Some(|_| Ok("domain\n".into())), Some(set_type)),
     delegated("cgroup.procs", procs, add_process),

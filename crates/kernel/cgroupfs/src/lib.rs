@@ -11,6 +11,7 @@ mod fs;
 mod node;
 mod open;
 
+pub use files::name_of;
 pub use fs::{group_of, tree};
 
 use abi::Result;

@@ -30,11 +30,7 @@ impl KernelState {
     /// What it has that cannot be saved.
     pub fn obstacles(kernel: &Kernel) -> Vec<String> {
         let first = &kernel.first;
-        let counts = [
-            (first.loops.numbers().len(), "loop devices"),
-            (first.cgroup().children().len(), "control groups below its own"),
-            (kernel.keys.count(), "keys"),
-        ];
+        let counts = [(first.loops.numbers().len(), "loop devices"), (kernel.keys.count(), "keys")];
         counts
             .iter()
             .filter(|(n, _)| *n > 0)

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod files;
+mod filesystems;
 mod kernel;
 pub mod network;
 mod restore;

@@ -3,6 +3,7 @@
 use crate::files::{FileRestorer, Given, Late};
 use crate::network::NetworkRestorer;
 use crate::state::{Memory, SandboxState};
+use cgroup::Cgroup;
 use container::Container;
 use files::FdTable;
 use hostsys::page_file::PageFile;
@@ -42,6 +43,7 @@ type MemoryOf = (Arc<Mm>, Vec<Box<dyn Context>>);
 /// The parts of threads.
 struct Made<'a> {
     spaces: &'a Spaces,
+    cgroups: &'a HashMap<u64, Arc<Cgroup>>,
     memory: HashMap<i32, MemoryOf>,
     tables: HashMap<u64, Arc<FdTable>>,
     contexts: HashMap<i32, Arc<FsContext>>,
@@ -61,6 +63,9 @@ impl Resources for Made<'_> {
     fn spaces(&self) -> &Spaces {
         self.spaces
     }
+    fn control_group(&self, id: u64) -> Option<Arc<Cgroup>> {
+        self.cgroups.get(&id).cloned()
+    }
 }
 
 /// The threads of a sandbox, which wait to be started; those of the first process first. The kernel has no process yet, and its
@@ -72,12 +77,15 @@ pub fn restore(
     restoring: &Restoring<'_>,
 ) -> Result<Vec<Current>, String> {
     saved.kernel.restore(kernel)?;
+    let own = kernel.first.cgroup();
+    let cgroups = own.restore_groups(&saved.cgroups, &kernel.first.programs, &cgroupfs::name_of);
+    let cgroups = cgroups.map_err(|error| format!("control groups: {error:?}"))?;
     let tools = Tools {
         user_ns: &kernel.vfs.resources.user_ns,
         inums: &kernel.inums,
         devices: &kernel.vfs.resources.device_numbers,
         given: &|container| (container == 0).then(|| kernel.first.namespaces.clone()),
-        group: &|_| Some(kernel.first.cgroup().clone()),
+        group: &|id| cgroups.get(&id).cloned(),
     };
     let spaces = Spaces::restore(&saved.spaces, &tools)?;
     let _taken = kernel.restore_pids(&saved.processes, &spaces)?;
@@ -91,6 +99,11 @@ pub fn restore(
         memfds: &kernel.memfds,
         pages: restoring.pages,
         namespace: &|container| (container == 0).then(|| restoring.mounts.clone()),
+        nsfs: &kernel.nsfs,
+        user: &|inum| spaces.user(inum),
+        space: &|inum| spaces.namespace(inum),
+        make: &|saved| crate::filesystems::make(kernel, &spaces, saved),
+        may_mount: restoring.capabilities & rights::Cap::SYS_ADMIN.bit() != 0,
         imported: restoring.imported,
         console: restoring.console.as_ref(),
         net: &|inum| network.net(inum),
@@ -99,7 +112,7 @@ pub fn restore(
         pid: &|nr| kernel.pids.find(nr),
     };
     let mut files = FileRestorer::new(given, &saved.files)?;
-    let groups = kernel.restore_groups(&saved.processes, &spaces)?;
+    let groups = kernel.restore_groups(&saved.processes, &spaces, &|id| cgroups.get(&id).cloned())?;
     let quotas = &kernel.vfs.resources.quotas;
     let tables: HashMap<u64, Arc<FdTable>> =
         saved.tables.iter().map(|table| (table.id, FdTable::new(quotas.files.clone()))).collect();
@@ -114,7 +127,8 @@ pub fn restore(
             new.fill(table, |id| files.file(id));
         }
     }
-    let mut made = Made { spaces: &spaces, memory: HashMap::new(), tables, contexts: HashMap::new() };
+    let mut made =
+        Made { spaces: &spaces, cgroups: &cgroups, memory: HashMap::new(), tables, contexts: HashMap::new() };
     for one in &saved.contexts {
         let context = files.context(&one.context);
         let context =
@@ -129,6 +143,7 @@ pub fn restore(
     }
     files.attach_terminals();
     kernel.first.namespaces.ipc.sysv.shm_settle();
+    kernel.look_at_bandwidth();
     drop(files);
     network.go_on(restoring.outside);
     threads

@@ -1,6 +1,7 @@
 //! A sandbox that stands still, saved.
 
-use crate::files::{Baseline, FileSaver};
+use crate::files::{Around, Baseline, FileSaver};
+use crate::filesystems::shows;
 use crate::kernel::KernelState;
 use crate::network::NetworkSaver;
 use crate::state::{ContextOf, Memory, SandboxState};
@@ -94,7 +95,13 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         spaces.borrow_mut().note(&Namespace::Net(socket.net.clone()));
         network.note(socket)
     };
-    let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, &note);
+    let around = Around {
+        network: &note,
+        space: &|ns| _ = spaces.borrow_mut().note(ns),
+        shows: &|sb| shows(kernel, &spaces, sb),
+        nsfs: &kernel.nsfs,
+    };
+    let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, around);
     files.container(&kernel.first, saving.baseline);
     files.ipc(ipc);
     files.console(saving.console.clone());
@@ -130,6 +137,9 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
             refused.push(format!("ipc:[{}] has System V objects or message queues", ns.inum));
         }
     }
+    for ns in spaces.cgroups().filter(|ns| ns.root.is_removed()) {
+        refused.push(format!("cgroup:[{}] has a root that was removed", ns.inum));
+    }
     let nets: Vec<_> = spaces.nets().cloned().collect();
     let network = network.finish(&kernel.first.namespaces.net, &nets);
     let (files, network) = match (files, network) {
@@ -152,6 +162,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         saved_by: SAVED_BY.into(),
         kernel: KernelState::of(kernel),
         spaces: spaces.finish(),
+        cgroups: kernel.first.cgroup().groups(),
         processes,
         tables,
         contexts,

@@ -3,6 +3,7 @@
 use crate::files::{ContextState, FilesState};
 use crate::kernel::KernelState;
 use crate::network::NetworkState;
+use cgroup::GroupsState;
 use files::FdTableState;
 use nsproxy::SpacesState;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,9 @@ pub struct SandboxState {
     /// Namespaces.
     #[serde(default)]
     pub spaces: SpacesState,
+    /// Control groups.
+    #[serde(default)]
+    pub cgroups: GroupsState,
     /// Processes and threads.
     pub processes: ProcessesState,
     /// Descriptor tables.

@@ -97,6 +97,12 @@ pub struct KernFs {
     pub(crate) snapshots: Snapshots,
 }
 
+/// The instance that an inode is of.
+pub fn instance(inode: &InodeRef) -> Option<Arc<KernFs>> {
+    let node: &Node = inode.as_any().downcast_ref()?;
+    Some(node.fs.clone())
+}
+
 impl KernFs {
     /// An instance of this type.
     pub fn new(kernel: Arc<Kernel>, pids: Arc<PidNamespace>, fs_type: &'static dyn FsType) -> Arc<KernFs> {

@@ -24,7 +24,7 @@ pub use entry::{
     At, Child, Entry, Names, Open, Read, Target, What, Write, dir, empty, line, link, magic, nothing,
     parse_int, private, text, writable,
 };
-pub use fs::{FsType, KernFs, Node};
+pub use fs::{FsType, KernFs, Node, instance};
 pub use masks::{all, mask_list, mask_words};
 pub use proc::Proc;
 pub use resident::{memory_locked, memory_used, resident};

@@ -8,7 +8,7 @@ use caller::quota::Kind;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::Caller;
-use vfs::file::{FileOps, OpenFile, PathOnly};
+use vfs::file::{FileOps, OpenFile, OpenFileState, PathOnly};
 use vfs::mount::{Mount, Origin, Path};
 use wait::Events;
 
@@ -40,6 +40,19 @@ pub fn open_copy(cx: &dyn Caller, ns: &MountNs, from: &Path, recursive: bool) ->
 /// A descriptor of a new mount that is attached nowhere. ENOSPC.
 pub fn open_new(cx: &dyn Caller, ns: &MountNs, mount: Arc<Mount>) -> Result<Arc<OpenFile>> {
     open(cx, ns, mount, Origin::Nowhere)
+}
+
+/// The tree that a descriptor owns.
+pub fn tree_of(file: &OpenFile) -> Option<&Arc<MountNs>> {
+    let tree: &TreeFile = file.ops.as_any().downcast_ref()?;
+    Some(&tree.0)
+}
+
+/// A descriptor of a checkpoint that owns a tree.
+pub fn restore(saved: &OpenFileState, ns: &Arc<MountNs>) -> Result<Arc<OpenFile>> {
+    let place = ns.root.read().root_path();
+    let inode = place.inode().clone();
+    OpenFile::restore(saved, Some(place), Some(inode), Arc::new(TreeFile(ns.clone())))
 }
 
 fn open(cx: &dyn Caller, ns: &MountNs, top: Arc<Mount>, origin: Origin) -> Result<Arc<OpenFile>> {

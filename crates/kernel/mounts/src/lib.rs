@@ -16,6 +16,7 @@ pub mod fs_parameters;
 pub mod fstypes;
 pub mod mount_ns;
 mod propagate;
+pub mod restore;
 pub mod umount;
 
 #[cfg(any(test, feature = "testing"))]

@@ -73,7 +73,17 @@ impl MountNs {
         (namespace, charge): (Option<Charge>, Option<Charge>),
         anonymous: Option<Origin>,
     ) -> Arc<MountNs> {
-        let id = table.next_ns();
+        MountNs::numbered(table, (table.next_ns(), user_ns), root, (namespace, charge), anonymous)
+    }
+
+    /// The same with the number `id`, which no other has.
+    pub(crate) fn numbered(
+        table: &Arc<MountTable>,
+        (id, user_ns): (u64, Arc<UserNamespace>),
+        root: Arc<Mount>,
+        (namespace, charge): (Option<Charge>, Option<Charge>),
+        anonymous: Option<Origin>,
+    ) -> Arc<MountNs> {
         let mounts = root.tree();
         let set = Arc::new(MountSet::new(id, user_ns, (root, mounts.len()), (namespace, charge), anonymous));
         for m in &mounts {
@@ -81,6 +91,24 @@ impl MountNs {
             m.set_ns(id, Arc::downgrade(&set));
         }
         Arc::new(MountNs { set, table: table.clone(), counted: OnceLock::new() })
+    }
+
+    /// The user that it counts for, if it counts.
+    pub fn counted_for(&self) -> Option<u32> {
+        self.counted.get().map(NamespaceCount::user)
+    }
+
+    pub(crate) fn set_counted(&self, counted: NamespaceCount) {
+        let _ = self.counted.set(counted);
+    }
+
+    pub(crate) fn table(&self) -> &Arc<MountTable> {
+        &self.table
+    }
+
+    /// Makes a mount one of its own.
+    pub(crate) fn adopt(&self, mount: &Arc<Mount>) {
+        mount.set_ns(self.id, Arc::downgrade(&self.set));
     }
 
     /// Mounts a file system at `at`.

@@ -94,6 +94,12 @@ impl Namespace {
         }
     }
 
+    /// The namespace that an inode of nsfs is.
+    pub fn of(inode: &InodeRef) -> Option<Namespace> {
+        let inode: &NsInode = inode.as_any().downcast_ref()?;
+        Some(inode.ns.clone())
+    }
+
     /// The place of its file.
     pub fn path(&self, nsfs: &Arc<Mount>) -> Path {
         let name = format!("{}:[{}]", self.kind(), self.inum());

@@ -11,7 +11,8 @@
 //! object below.
 //!
 //! Locks: `vfs` holds directories of this file system; then a node's `copying`, then everything of the file systems below, see
-//! `namei::stack`. All others are leaves. A checkpoint keeps nothing yet.
+//! `namei::stack`. All others are leaves. A checkpoint keeps where the layers
+//! are ([`OverlayState`]).
 
 #![forbid(unsafe_code)]
 
@@ -27,9 +28,11 @@ mod marks;
 mod mount;
 mod node;
 mod rename;
+mod state;
 #[cfg(test)]
 mod tests;
 mod xattrs;
 
 pub use config::KNOWN;
 pub use mount::mount;
+pub use state::{LayerState, OverlayState, restore, state};

@@ -30,7 +30,7 @@ impl Kernel {
     }
 
     /// Looks at the groups' use, and again when that may matter.
-    fn look_at_bandwidth(self: &Arc<Kernel>) {
+    pub fn look_at_bandwidth(self: &Arc<Kernel>) {
         let (begun, cost) =
             (self.clock().now(), hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0));
         let mut used: HashMap<u64, u64> = HashMap::new();

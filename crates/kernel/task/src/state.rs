@@ -11,6 +11,7 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::NodeState;
 use abi::{Errno, SigSet, Signal};
+use cgroup::Cgroup;
 use files::FdTable;
 use ktime::Ktime;
 use mm::Mm;
@@ -121,6 +122,9 @@ pub struct ThreadState {
     /// Its namespaces; `None` for those that its container began with.
     #[serde(default)]
     pub namespaces: Option<SetState>,
+    /// Its control group, by its number; 0 for that of the container.
+    #[serde(default)]
+    pub cgroup: u64,
 }
 
 /// A process.
@@ -158,6 +162,9 @@ pub struct ProcessState {
     pub exec_session: bool,
     /// Credentials of a leader that has left, or of a zombie.
     pub leader_creds: Option<CredentialsState>,
+    /// Processor time that its control groups have counted already.
+    #[serde(default)]
+    pub grouped_time: [u64; 2],
 }
 
 /// All processes and threads.
@@ -257,10 +264,6 @@ impl Task {
         let checks = [
             (self.trace.is_traced(), "is traced"),
             (creds.landlock.is_some(), "is confined by Landlock"),
-            (
-                !Arc::ptr_eq(&self.cgroup.group(), self.group.container.cgroup()),
-                "is in a control group below",
-            ),
             (self.seccomp.chain().is_some_and(|c| c.is_supervised()), "has a supervised seccomp filter"),
             (policy, "has a memory policy"),
             (inherits, "holds or waits for a futex with priority inheritance"),
@@ -429,6 +432,7 @@ impl Task {
             time: (load(&self.user_seen), self.sentry_time()),
             sem_undo,
             namespaces: None,
+            cgroup: self.cgroup.group().id(),
         }
     }
 }
@@ -462,6 +466,7 @@ impl ThreadGroup {
             has_execed: self.has_execed.load(Ordering::Relaxed),
             exec_session: self.exec_session,
             leader_creds: leader.map(Credentials::state),
+            grouped_time: *self.grouped_time.lock(),
         }
     }
 }
@@ -476,6 +481,8 @@ pub trait Resources {
     fn file_context(&self, id: i32) -> Option<Arc<FsContext>>;
     /// Namespaces.
     fn spaces(&self) -> &Spaces;
+    /// The control group that had this number.
+    fn control_group(&self, id: u64) -> Option<Arc<Cgroup>>;
 }
 
 #[cfg(test)]

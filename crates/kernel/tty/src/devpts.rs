@@ -161,6 +161,16 @@ impl Devpts {
         inode.as_any().downcast_ref::<Root>()?.devpts().ok()
     }
 
+    /// User and group that new terminals get, if it says so.
+    pub fn owner(&self) -> (Option<u32>, Option<u32>) {
+        (self.options.uid, self.options.gid)
+    }
+
+    /// Modes of new terminals and of the multiplexer, and how many terminals there may be.
+    pub fn numbers(&self) -> [u32; 3] {
+        [self.options.mode, self.options.ptmxmode, self.options.max]
+    }
+
     /// The pair of plain data, without open files. `served`: the pair that a sentry serves, which was made already. `pid`
     /// gives a process ID of the sandbox's own PID namespace. EEXIST, ENOSPC, EINVAL.
     pub fn restore(
@@ -240,7 +250,9 @@ impl FileSystem for Devpts {
     fn options(&self) -> String {
         let o = &self.options;
         let id = |name: &str, v: Option<u32>| v.map(|v| format!("{name}={v},")).unwrap_or_default();
-        format!("{}{}mode={:03o},ptmxmode={:03o}", id("uid", o.uid), id("gid", o.gid), o.mode, o.ptmxmode)
+        let max = if o.max == MAX { String::new() } else { format!(",max={}", o.max) };
+        let ids = [id("uid", o.uid), id("gid", o.gid)].concat();
+        format!("{ids}mode={:03o},ptmxmode={:03o}{max}", o.mode, o.ptmxmode)
     }
 }
 

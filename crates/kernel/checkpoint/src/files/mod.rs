@@ -9,23 +9,25 @@ mod mounts;
 mod restore;
 mod save;
 mod state;
+mod supers;
 #[cfg(test)]
 mod tests;
 mod watches;
 
-pub use self::mounts::{Baseline, MountState, NamespaceState};
+pub use self::mounts::{Baseline, Belongs, MountState, NamespaceState, SpaceRef};
 pub use restore::{FileRestorer, FindPid, Given, Late};
-pub use save::{CheckedFiles, FileSaver};
+pub use save::{Around, CheckedFiles, FileSaver};
 pub use state::{
     BoundState, ContextState, FileEventState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind,
     MarkState, MountedTree, TerminalState, WatchState,
 };
+pub use supers::{MakeSuper, SuperKind, SuperState};
 
 use ::mounts::FsContext;
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use std::sync::Arc;
-use vfs::{Caller, Mount, Path};
+use vfs::{Caller, Dentry, Mount, Path};
 
 /// Longest path of a place out of an image.
 const PATH_MOST: usize = 1 << 20;
@@ -46,10 +48,15 @@ fn found(cx: &dyn Caller, fs: &FsContext, path: &[u8]) -> Result<Path> {
 
 /// The place with this path in the file system of a mount. Links are not followed.
 fn find(cx: &dyn Caller, mount: &Arc<Mount>, path: &[u8]) -> Result<Path> {
+    Ok(Path { mount: mount.clone(), dentry: find_below(cx, &mount.sb.root, path)? })
+}
+
+/// The dentry with this path below another one. Links are not followed.
+fn find_below(cx: &dyn Caller, top: &Arc<Dentry>, path: &[u8]) -> Result<Arc<Dentry>> {
     if path.len() > PATH_MOST {
         return Err(Errno::ENAMETOOLONG);
     }
-    let mut dentry = mount.sb.root.clone();
+    let mut dentry = top.clone();
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
         if matches!(name, b"." | b"..") || name.len() > 255 || name.contains(&0) {
             return Err(Errno::EINVAL);
@@ -59,5 +66,5 @@ fn find(cx: &dyn Caller, mount: &Arc<Mount>, path: &[u8]) -> Result<Path> {
         }
         dentry = namei::walk::find(cx, &dentry, name, false)?;
     }
-    Ok(Path { mount: mount.clone(), dentry })
+    Ok(dentry)
 }

@@ -4,8 +4,9 @@
 //! made of, and [`FileRestorer::finish`], when processes are there, what refers to processes.
 
 use super::find;
-use super::mounts::{MountMap, address};
+use super::mounts::{Belongs, Making, MountMap, SpaceRef, address};
 use super::state::{ContextState, FileState, FilesState, InodeLocks, Kind};
+use super::supers::{self, MakeSuper, Supers};
 use abi::{Errno, Result};
 use caller::Outcome;
 use files::IoSignals;
@@ -20,20 +21,21 @@ use ipc::timerfd::TimerFd;
 use locks::{leases, records};
 use mounts::{FsContext, FsView, MountNs};
 use mqueue::{Notification, NotificationState};
-use nsproxy::Ipc;
+use nsproxy::{Ipc, Namespace, NsOps};
 use pid::Pid;
 use socket::unix::{Restored, UnixFamily};
 use socket::{NetNamespace, SocketFile, SocketOps};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::ThreadGroup;
 use task::pidfd::PidFd;
 use tmpfs::Memfds;
 use tty::{Devpts, MasterFile, Pty, SlaveFile};
+use user_ns::UserNamespace;
 use vfs::file::{PathOnly, PlaceState};
-use vfs::{Caller, Dentry, FileOps, InodeRef, OpenFile, OpenFileState, Path};
+use vfs::{Caller, Dentry, FileOps, InodeRef, Mount, OpenFile, OpenFileState, Path, SuperBlock};
 
 /// Finds a process by its number in the sandbox's own PID namespace.
 pub type FindPid<'a> = &'a dyn Fn(i32) -> Option<Arc<Pid>>;
@@ -50,6 +52,16 @@ pub struct Given<'a> {
     pub pages: &'a dyn PageSource,
     /// The mount namespace that a container (by index) begins with, built from its specification.
     pub namespace: &'a dyn Fn(u32) -> Option<Arc<MountNs>>,
+    /// The mount of nsfs.
+    pub nsfs: &'a Arc<Mount>,
+    /// A user namespace by the number that it had.
+    pub user: &'a dyn Fn(u64) -> Option<Arc<UserNamespace>>,
+    /// A namespace of another kind than mounts, by the number that it had.
+    pub space: &'a dyn Fn(u64) -> Option<Namespace>,
+    /// Makes file systems that show a namespace, and plain ones.
+    pub make: MakeSuper<'a>,
+    /// Programs of the containers may mount.
+    pub may_mount: bool,
     /// The descriptors of the specification, standard streams first, as [`hostfs::Importer::first`] gave them.
     pub imported: &'a [Arc<OpenFile>],
     /// The container's terminal, which nothing has been opened of.
@@ -78,7 +90,6 @@ pub struct Late<'a> {
 pub struct FileRestorer<'a> {
     given: Given<'a>,
     mounts: MountMap,
-    namespaces: HashMap<u64, Arc<MountNs>>,
     /// Files in memory by device and inode number of before.
     objects: HashMap<(u64, u64), InodeRef>,
     /// Dentries of objects without a name.
@@ -104,32 +115,15 @@ fn failed(what: &FileState, error: Errno) -> String {
 impl<'a> FileRestorer<'a> {
     /// Makes the files of plain data, but for those of processes. The error is a sentence for the user.
     pub fn new(given: Given<'a>, saved: &FilesState) -> std::result::Result<FileRestorer<'a>, String> {
-        let (mut mounts, mut namespaces) = (MountMap::default(), HashMap::new());
-        for one in &saved.namespaces {
-            let ns = (given.namespace)(one.container)
-                .ok_or_else(|| format!("the image has a container {}, and there is none", one.container))?;
-            mounts.add(one, &ns)?;
-            namespaces.insert(one.id, ns);
-        }
-        let objects = objects(&given, &mounts, saved)?;
-        let terminals = terminals(&given, &mounts, saved)?;
+        let (mounts, supers, objects) = file_systems(&given, saved)?;
+        let terminals = terminals(&given, &supers, saved)?;
         let pipe = |saved| Pipe::restore(given.cx, saved).map_err(|error| format!("pipe: {error:?}"));
         let pipes = saved.pipes.iter().map(pipe).collect::<std::result::Result<_, _>>()?;
         let unix = sockets(&given, &objects, saved)?;
         let files = HashMap::new();
         let (unix, queues, nameless) = (Some(unix), HashMap::new(), RefCell::default());
-        let mut all = FileRestorer {
-            given,
-            mounts,
-            namespaces,
-            objects,
-            nameless,
-            files,
-            pipes,
-            terminals,
-            unix,
-            queues,
-        };
+        let mut all =
+            FileRestorer { given, mounts, objects, nameless, files, pipes, terminals, unix, queues };
         for one in saved.files.iter().filter(|one| !is_late(one)) {
             let file = all.open(one).map_err(|error| failed(one, error))?;
             all.files.insert(one.open.id, file);
@@ -171,7 +165,7 @@ impl<'a> FileRestorer<'a> {
 
     /// Root, working directory and mask of a process.
     pub fn context(&self, saved: &ContextState) -> Result<Arc<FsContext>> {
-        let ns = self.namespaces.get(&saved.namespace).ok_or(Errno::ENOENT)?.clone();
+        let ns = self.mounts.namespace(saved.namespace).ok_or(Errno::ENOENT)?.clone();
         let view = FsView { root: self.path(&saved.root)?, cwd: self.path(&saved.cwd)?, ns };
         if !view.root.is_dir() || !view.cwd.is_dir() {
             return Err(Errno::ENOTDIR);
@@ -343,6 +337,11 @@ impl<'a> FileRestorer<'a> {
                 let path = saved.place.as_ref().map(|place| self.path(place)).transpose()?;
                 queues.open(saved, path)
             }
+            Kind::Namespace(space) => self.space(saved, *space),
+            Kind::Tree(id) => {
+                let ns = self.mounts.namespace(*id).filter(|ns| ns.is_anonymous()).ok_or(Errno::ENOENT)?;
+                ::mounts::detached::restore(saved, ns)
+            }
             Kind::Unix(attr, net) => {
                 let ops = self.unix.as_ref().and_then(|unix| unix.socket(attr.ino)).ok_or(Errno::ENOENT)?;
                 let net = (self.given.net)(*net).ok_or(Errno::ENOENT)?;
@@ -354,6 +353,23 @@ impl<'a> FileRestorer<'a> {
                 SocketFile::restore(&net, ops, *attr, saved)
             }
         }
+    }
+
+    /// A namespace as a file.
+    fn space(&self, saved: &OpenFileState, space: SpaceRef) -> Result<Arc<OpenFile>> {
+        let ns = match space {
+            SpaceRef::Mounts(id) => Namespace::Mount(self.mounts.namespace(id).ok_or(Errno::ENOENT)?.clone()),
+            SpaceRef::Other(inum) => (self.given.space)(inum).ok_or(Errno::ENOENT)?,
+        };
+        let place = saved.place.as_ref().and_then(|place| self.mounts.get(place.mount));
+        let path = match place {
+            Some(mount) => mount.root_path(),
+            None => ns.path(self.given.nsfs),
+        };
+        let inode = path.inode().clone();
+        let ops: Arc<dyn FileOps> =
+            if saved.flags & libc::O_PATH != 0 { Arc::new(PathOnly) } else { Arc::new(NsOps(ns)) };
+        OpenFile::restore(saved, Some(path), Some(inode), ops)
     }
 
     /// A file on the inode that all anonymous descriptors share.
@@ -392,7 +408,7 @@ fn now<T>(outcome: Outcome<T>) -> Result<T> {
 /// Terminals, without open files.
 fn terminals(
     given: &Given<'_>,
-    mounts: &MountMap,
+    supers: &Supers,
     saved: &FilesState,
 ) -> std::result::Result<Vec<Terminal>, String> {
     let mut all = Vec::new();
@@ -403,8 +419,8 @@ fn terminals(
             (true, console) => console,
             (false, _) => None,
         };
-        let mount = mounts.get(one.mount).ok_or_else(|| format!("{}: no mount", name()))?;
-        let home = Devpts::of(&mount.sb.root.inode).ok_or_else(|| format!("{}: no devpts", name()))?;
+        let sb = supers.get(one.sb).ok_or_else(|| format!("{}: no file system", name()))?;
+        let home = Devpts::of(&sb.root.inode).ok_or_else(|| format!("{}: no devpts", name()))?;
         let pty = home.restore(given.cx, &one.pty, served, given.pid);
         all.push((home, pty.map_err(|error| format!("{}: {error:?}", name()))?));
     }
@@ -413,27 +429,75 @@ fn terminals(
 
 type Objects = HashMap<(u64, u64), InodeRef>;
 
-/// Files in memory.
-fn objects(given: &Given<'_>, mounts: &MountMap, saved: &FilesState) -> std::result::Result<Objects, String> {
-    let held = mounts.held();
-    let mut all = HashMap::new();
-    for one in &saved.trees {
-        let mount = match one.mount {
-            Some(id) => mounts.get(id).ok_or("files in memory without a mount")?,
-            None => given.memfds.mount(),
+/// Mounts, file systems, and the files in memory.
+fn file_systems(
+    given: &Given<'_>,
+    saved: &FilesState,
+) -> std::result::Result<(MountMap, Supers, Objects), String> {
+    let (mut mounts, mut supers, mut before) = (MountMap::default(), Supers::default(), HashMap::new());
+    for one in &saved.began {
+        let Belongs::Container(container) = one.belongs else {
+            return Err("the mounts of a container are those of another namespace".into());
         };
-        let sb = &mount.sb;
-        let nodes = one.tree.restore(
-            given.cx,
-            &sb.root.inode,
-            &|inode| held.contains(&address(inode)),
-            given.pages,
-        )?;
+        let ns = (given.namespace)(container)
+            .ok_or_else(|| format!("the image has a container {container}, and there is none"))?;
+        mounts.add(one, &ns)?;
+        before.insert(one.id, ns.root.read().clone().tree());
+        one.mounts.iter().filter_map(|mount| mounts.get(mount.id)).for_each(|mount| supers.add_bundle(mount));
+        let now = saved.namespaces.iter().find(|now| now.id == one.id && now.belongs == one.belongs);
+        let now = now.ok_or_else(|| format!("container {container} has no mounts"))?;
+        let places = |ns: &super::NamespaceState| -> BTreeMap<u64, (Option<u64>, Vec<u8>)> {
+            ns.mounts.iter().map(|mount| (mount.id, (mount.parent, mount.point.clone()))).collect()
+        };
+        if !given.may_mount && places(one) != places(now) {
+            return Err("the image has other mounts than the container, whose programs may not mount".into());
+        }
+        mounts.detach(one, now);
+    }
+    let mut objects = HashMap::new();
+    let held = mounts.held();
+    let mut trees: HashMap<Option<usize>, &super::MountedTree> =
+        saved.trees.iter().map(|one| (one.sb, one)).collect();
+    if trees.len() != saved.trees.len() {
+        return Err("files in memory are there twice".into());
+    }
+    let mut fill = |one: &super::MountedTree, sb: &Arc<SuperBlock>| {
+        let held = |inode: &InodeRef| held.contains(&address(inode));
+        let nodes = one.tree.restore(given.cx, &sb.root.inode, &held, given.pages)?;
         // Names that were looked up lead to what was there before.
         sb.root.shrink(false);
-        all.extend(nodes.into_iter().map(|(ino, inode)| ((one.tree.dev, ino), inode)));
+        objects.extend(nodes.into_iter().map(|(ino, inode)| ((one.tree.dev, ino), inode)));
+        Ok::<_, String>(())
+    };
+    if let Some(one) = trees.remove(&None) {
+        fill(one, &given.memfds.mount().sb)?;
     }
-    Ok(all)
+    let making = supers::Making {
+        cx: given.cx,
+        mounts: &mounts,
+        nsfs: given.nsfs,
+        user: given.user,
+        make: given.make,
+        may_mount: given.may_mount,
+    };
+    supers.make(&saved.supers, &making, &mut |at, sb| match trees.remove(&Some(at)) {
+        Some(one) => fill(one, sb),
+        None => Ok(()),
+    })?;
+    if !trees.is_empty() {
+        return Err("files in memory without a file system".into());
+    }
+    let making = Making {
+        cx: given.cx,
+        saved: &saved.namespaces,
+        supers: &supers,
+        nsfs: given.nsfs,
+        user: given.user,
+        space: given.space,
+        may_mount: given.may_mount,
+    };
+    mounts.make(&making, &before)?;
+    Ok((mounts, supers, objects))
 }
 
 /// The Unix sockets, without messages.

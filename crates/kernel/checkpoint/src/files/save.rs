@@ -1,10 +1,11 @@
 //! Open files to plain data.
 
-use super::mounts::{Baseline, NamespaceState};
+use super::mounts::{Baseline, Belongs, MountState, NamespaceState, SpaceRef};
 use super::state::{
     BoundState, ContextState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind, MountedTree,
     TerminalState,
 };
+use super::supers::{SuperKind, SuperState, is_plain, of_process};
 use crate::Obstacle;
 use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, major};
 use container::Container;
@@ -19,9 +20,9 @@ use ipc::pipe::{Pipe, PipeEnd, PipeState};
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
 use locks::{leases, records};
-use mounts::FsContext;
+use mounts::{FsContext, MountNs};
 use mqueue::QueueFile;
-use nsproxy::Ipc;
+use nsproxy::{Ipc, Namespace};
 use pid::Pid;
 use socket::SocketFile;
 use socket::unix::{Addr, UnixFamily, UnixState};
@@ -32,7 +33,8 @@ use tmpfs::Memfds;
 use tmpfs::state::Tree;
 use tty::Pty;
 use vfs::file::{PathOnly, PlaceState};
-use vfs::{Caller, InodeRef, OpenFile, Path};
+use vfs::mount::Origin;
+use vfs::{Caller, InodeRef, Mount, OpenFile, Path, SuperBlock};
 
 /// Major number of memory devices.
 const MEMORY_DEVICES: u32 = 1;
@@ -43,21 +45,41 @@ struct Noted {
     holder: String,
 }
 
+/// What is saved by others, and found by way of files.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// Notes a socket; whether the network's part of the image has it. It has no Unix sockets.
+    pub network: &'a dyn Fn(&SocketFile) -> bool,
+    /// Notes a namespace of another kind than mounts.
+    pub space: &'a dyn Fn(&Namespace),
+    /// Says what a file system is that shows a namespace; `None` for another one.
+    pub shows: &'a dyn Fn(&Arc<SuperBlock>) -> Option<SuperKind>,
+    /// The mount of nsfs.
+    pub nsfs: &'a Arc<Mount>,
+}
+
 /// Collects the open files of a sandbox that stands still.
 pub struct FileSaver<'a> {
     pub(super) cx: &'a dyn Caller,
     unix: &'a UnixFamily,
     memfds: &'a Memfds,
-    /// Whether the network's part of the image has a socket of another family.
-    network: &'a dyn Fn(&SocketFile) -> bool,
+    around: Around<'a>,
     console: Option<Arc<Pty>>,
     /// Terminals of sessions.
     sessions: Vec<Arc<Pty>>,
+    began: Vec<NamespaceState>,
+    /// File systems that containers began with, by address, and a mount of each.
+    given: HashMap<usize, u64>,
+    supers: Vec<Arc<SuperBlock>>,
+    /// Their places, by address.
+    places: HashMap<usize, usize>,
     namespaces: Vec<NamespaceState>,
-    /// Mounts that a restored container has again.
+    /// Mounts that the image has.
     mounts: HashSet<u64>,
-    /// File systems in memory, by device number: a mount, and the root.
-    roots: BTreeMap<u64, (Option<u64>, InodeRef)>,
+    /// Mounts of places, which the image must have.
+    wanted: Vec<(Arc<Mount>, String)>,
+    /// File systems in memory, by device number: the place, and the root.
+    roots: BTreeMap<u64, (Option<usize>, InodeRef)>,
     /// Files in memory that may have no name, by device number.
     loose: BTreeMap<u64, Vec<InodeRef>>,
     /// What the containers began with.
@@ -69,22 +91,27 @@ pub struct FileSaver<'a> {
 }
 
 impl<'a> FileSaver<'a> {
-    /// Nothing yet. `network` says whether the network's part of the image has a socket that is not a Unix socket.
+    /// Nothing yet.
     pub fn new(
         cx: &'a dyn Caller,
         unix: &'a UnixFamily,
         memfds: &'a Memfds,
-        network: &'a dyn Fn(&SocketFile) -> bool,
+        around: Around<'a>,
     ) -> FileSaver<'a> {
         FileSaver {
             cx,
             unix,
             memfds,
-            network,
+            around,
             console: None,
             sessions: Vec::new(),
+            began: Vec::new(),
+            given: HashMap::new(),
+            supers: Vec::new(),
+            places: HashMap::new(),
             namespaces: Vec::new(),
             mounts: HashSet::new(),
+            wanted: Vec::new(),
             roots: BTreeMap::new(),
             loose: BTreeMap::new(),
             views: Vec::new(),
@@ -113,17 +140,160 @@ impl<'a> FileSaver<'a> {
 
     pub(super) fn namespace(&mut self, fs: &Arc<FsContext>, container: u32, baseline: &Baseline) {
         let ns = fs.view().ns.clone();
-        for mount in ns.root.read().clone().tree() {
-            let root = &mount.sb.root.inode;
-            if let Some(dev) = Tree::dev(root) {
-                self.roots.entry(dev).or_insert_with(|| (Some(mount.unique_id()), root.clone()));
+        for (id, sb) in &baseline.supers {
+            if let Some(sb) = sb.upgrade() {
+                self.given.entry(Arc::as_ptr(&sb) as usize).or_insert(*id);
             }
         }
         self.views.push((container, fs.clone()));
-        let now = NamespaceState::of(&ns, container);
-        self.obstacles.extend(baseline.obstacles(&now));
-        self.mounts.extend(now.mounts.iter().map(|mount| mount.id));
-        self.namespaces.push(now);
+        let belongs = Belongs::Container(container);
+        self.began.push(NamespaceState { belongs, ..baseline.state.clone() });
+        let top = ns.root.read().clone();
+        self.tree_of(ns.id, belongs, &top);
+    }
+
+    /// Notes a mount namespace, and those that are files in it.
+    fn mount_namespace(&mut self, ns: &Arc<MountNs>) {
+        let mut todo = vec![ns.clone()];
+        while let Some(ns) = todo.pop() {
+            if self.namespaces.iter().any(|known| known.id == ns.id && known.belongs != Belongs::Nothing) {
+                continue;
+            }
+            (self.around.space)(&Namespace::User(ns.user_ns().clone()));
+            let owner = ns.user_ns().inum();
+            let belongs = match ns.anonymous {
+                None => Belongs::Made(owner, ns.counted_for()),
+                Some(Origin::Nowhere) => Belongs::Descriptor(owner, None),
+                Some(Origin::Namespace(id)) => Belongs::Descriptor(owner, Some(id)),
+            };
+            let top = ns.root.read().clone();
+            todo.extend(self.tree_of(ns.id, belongs, &top));
+        }
+    }
+
+    /// Notes a tree of mounts; gives the mount namespaces that are files in it.
+    fn tree_of(&mut self, id: u64, belongs: Belongs, top: &Arc<Mount>) -> Vec<Arc<MountNs>> {
+        let (mut mounts, mut more) = (Vec::new(), Vec::new());
+        for mount in top.tree() {
+            self.mounts.insert(mount.unique_id());
+            let mut state = MountState::of(&mount, self.super_block(&mount.sb));
+            if let Some(ns) = Namespace::of(&mount.root.inode) {
+                state.space = Some(self.space(&ns));
+                if let Namespace::Mount(ns) = ns {
+                    more.push(ns);
+                }
+            } else if mount.root.is_unlinked() {
+                self.refuse(format!("{} shows a file that was removed", state.named()));
+            } else if of_process(mount.fs().kind(), &state.root) {
+                self.refuse(format!("{} shows a process", state.named()));
+            }
+            if mount.mountpoint().is_some_and(|at| of_process(at.mount.fs().kind(), &state.point)) {
+                self.refuse(format!("{} is on a file of a process", state.named()));
+            }
+            mounts.push(state);
+        }
+        if let Some(top) = mounts.first_mut() {
+            top.parent = None;
+        }
+        self.namespaces.push(NamespaceState { id, belongs, mounts });
+        more
+    }
+
+    /// Notes a namespace that a file is.
+    fn space(&mut self, ns: &Namespace) -> SpaceRef {
+        match ns {
+            Namespace::Mount(ns) => SpaceRef::Mounts(ns.id),
+            other => {
+                (self.around.space)(other);
+                SpaceRef::Other(other.inum())
+            }
+        }
+    }
+
+    /// The place of a file system.
+    fn super_block(&mut self, sb: &Arc<SuperBlock>) -> usize {
+        let supers = &mut self.supers;
+        *self.places.entry(Arc::as_ptr(sb) as usize).or_insert_with(|| {
+            supers.push(sb.clone());
+            supers.len() - 1
+        })
+    }
+
+    /// The trees of mounts that belong to nothing any more, and in which files are open.
+    fn left_trees(&mut self) {
+        for (mount, holder) in std::mem::take(&mut self.wanted) {
+            if self.mounts.contains(&mount.unique_id()) {
+                continue;
+            }
+            let mut top = mount.clone();
+            while let Some(at) = top.mountpoint() {
+                top = at.mount;
+            }
+            if top.ns().is_some() && top.ns_id() != 0 {
+                let fstype = mount.fs().kind();
+                self.refuse(format!("{holder} is in a mount of {fstype} in a namespace that no process has"));
+                continue;
+            }
+            let more = self.tree_of(0, Belongs::Nothing, &top);
+            more.iter().for_each(|ns| self.mount_namespace(ns));
+        }
+    }
+
+    /// The file systems as plain data, with those that they stand upon.
+    fn file_systems(&mut self) -> Vec<SuperState> {
+        let mut all = Vec::new();
+        while let Some(sb) = self.supers.get(all.len()).cloned() {
+            let at = all.len();
+            let fstype = sb.fs.kind();
+            if let Some(dev) = Tree::dev(&sb.root.inode) {
+                self.roots.insert(dev, (Some(at), sb.root.inode.clone()));
+            }
+            let kind = match self.kind_of_super(&sb) {
+                Ok(kind) => kind,
+                Err(what) => {
+                    self.refuse(what);
+                    SuperKind::Plain
+                }
+            };
+            let user_ns = sb.user_ns();
+            if let Some(ns) = user_ns {
+                (self.around.space)(&Namespace::User(ns.clone()));
+            }
+            all.push(SuperState {
+                kind,
+                fstype: fstype.into(),
+                flags: sb.flags().bits(),
+                options: options(&sb),
+                owner: user_ns.map_or(0, |ns| ns.inum()),
+            });
+        }
+        all
+    }
+
+    fn kind_of_super(&mut self, sb: &Arc<SuperBlock>) -> Result<SuperKind, String> {
+        let fstype = sb.fs.kind();
+        if let Some(id) = self.given.get(&(Arc::as_ptr(sb) as usize)) {
+            return Ok(SuperKind::Given(*id));
+        }
+        if fstype == "nsfs" {
+            return Ok(SuperKind::Namespaces);
+        }
+        if is_plain(fstype) {
+            return Ok(SuperKind::Plain);
+        }
+        if let Some(kind) = (self.around.shows)(sb) {
+            return Ok(kind);
+        }
+        let mut number = |layer: &Arc<SuperBlock>| Ok(self.super_block(layer));
+        let overlay = overlayfs::state(&sb.root.inode, &mut number);
+        let Some(overlay) = overlay else {
+            return Err(format!("a file system of the type {fstype} is mounted"));
+        };
+        let overlay = overlay?;
+        if overlay.creds.confined {
+            return Err("an overlay was mounted under Landlock".into());
+        }
+        Ok(SuperKind::Overlay(overlay))
     }
 
     /// Notes the objects of an IPC namespace.
@@ -160,9 +330,7 @@ impl<'a> FileSaver<'a> {
     /// Root, working directory and mask of a process (`12 (nginx)`) as plain data.
     pub fn context(&mut self, fs: &FsContext, process: &str) -> ContextState {
         let view = fs.view();
-        if !self.namespaces.iter().any(|known| known.id == view.ns.id) {
-            self.refuse(format!("process {process} has a mount namespace of its own"));
-        }
+        self.mount_namespace(&view.ns);
         ContextState {
             root: self.place(&view.root, &|| format!("the root directory of process {process}")),
             cwd: self.place(&view.cwd, &|| format!("the working directory of process {process}")),
@@ -178,10 +346,10 @@ impl<'a> FileSaver<'a> {
     pub(super) fn check_place(&mut self, path: &Path, state: &PlaceState, holder: &dyn Fn() -> String) {
         let shown = String::from_utf8_lossy(&path.display_absolute()).into_owned();
         let memfd = Arc::ptr_eq(&path.mount, self.memfds.mount());
-        if !memfd && !self.mounts.contains(&state.mount) {
-            let fstype = path.mount.fs().kind();
-            self.refuse(format!("{} is {shown} ({fstype}), in a mount that no container has", holder()));
-        } else if let Some(dev) = Tree::dev(path.inode()).filter(|_| state.unlinked && state.gone.is_some()) {
+        if !memfd {
+            self.wanted.push((path.mount.clone(), holder()));
+        }
+        if let Some(dev) = Tree::dev(path.inode()).filter(|_| state.unlinked && state.gone.is_some()) {
             if memfd {
                 self.roots.entry(dev).or_insert_with(|| (None, path.mount.sb.root.inode.clone()));
             }
@@ -224,6 +392,8 @@ impl<'a> FileSaver<'a> {
                 break;
             }
         }
+        self.left_trees();
+        checked.supers = self.file_systems();
         self.trees(&mut checked);
         self.terminals(&mut checked);
         checked.locks = self.locks();
@@ -237,7 +407,7 @@ impl<'a> FileSaver<'a> {
         };
         checked.ipc = self.ipc.iter().map(objects).collect();
         checked.remembered.extend(self.ipc.iter().flat_map(|ns| ns.sysv.doers()));
-        checked.namespaces = self.namespaces;
+        (checked.began, checked.namespaces) = (self.began, self.namespaces);
         Ok(checked)
     }
 
@@ -276,6 +446,20 @@ impl<'a> FileSaver<'a> {
         holder: &str,
         checked: &mut CheckedFiles,
     ) -> Result<Kind, String> {
+        if let Some(tree) = ::mounts::detached::tree_of(file) {
+            self.mount_namespace(&tree.clone());
+            return Ok(Kind::Tree(tree.id));
+        }
+        if let Some(ns) = file.inode.as_ref().and_then(Namespace::of) {
+            if let Namespace::Mount(ns) = &ns {
+                self.mount_namespace(ns);
+            }
+            if let Some(path) = file.path.as_ref().filter(|path| !Arc::ptr_eq(&path.mount, self.around.nsfs))
+            {
+                self.wanted.push((path.mount.clone(), holder.to_owned()));
+            }
+            return Ok(Kind::Namespace(self.space(&ns)));
+        }
         if let Some(path) = &file.path {
             self.check_place(path, &PlaceState::of(path), &|| holder.to_owned());
         }
@@ -335,7 +519,7 @@ impl<'a> FileSaver<'a> {
         if let Some(socket) = ops.downcast_ref::<SocketFile>() {
             let attr = file.attr().map_err(|_| "a socket without attributes".to_owned())?;
             let net = socket.net.inum;
-            let noted = (self.network)(socket);
+            let noted = (self.around.network)(socket);
             return match socket.ops.domain() {
                 libc::AF_UNIX => Ok(Kind::Unix(attr, net)),
                 _ if noted => Ok(Kind::Network(attr, net)),
@@ -380,21 +564,20 @@ impl<'a> FileSaver<'a> {
         for pty in std::mem::take(&mut self.sessions) {
             checked.terminal(&pty, false);
         }
-        let mut mounts: HashMap<u64, u64> = HashMap::new();
-        for mount in self.namespaces.iter().flat_map(|ns| &ns.mounts).filter(|mount| mount.fstype == "devpts")
-        {
-            mounts.entry(mount.dev).or_insert(mount.id);
+        let mut places: HashMap<u64, usize> = HashMap::new();
+        for (at, sb) in self.supers.iter().enumerate().filter(|(_, sb)| sb.fs.kind() == "devpts") {
+            places.entry(sb.root.inode.attr().map_or(0, |attr| attr.dev)).or_insert(at);
         }
         for (pty, master) in &checked.ptys {
             let served = self.console.as_ref().is_some_and(|console| Arc::ptr_eq(console, pty));
             let name = format!("the terminal /dev/pts/{}", pty.index);
             let state = pty.state();
-            let mount = state.as_ref().and_then(|state| mounts.get(&state.attr.dev).copied());
-            match (state, mount) {
+            let place = state.as_ref().and_then(|state| places.get(&state.attr.dev).copied());
+            match (state, place) {
                 (Some(state), _) if !served && !*master && !state.hung_up => {
                     self.obstacles.push(Obstacle { what: format!("{name} of a process that exec started") });
                 }
-                (Some(pty), Some(mount)) => checked.terminals.push(TerminalState { mount, pty, served }),
+                (Some(pty), Some(sb)) => checked.terminals.push(TerminalState { sb, pty, served }),
                 _ => self
                     .obstacles
                     .push(Obstacle { what: format!("{name}, which is in no mount of a container") }),
@@ -405,10 +588,10 @@ impl<'a> FileSaver<'a> {
     /// Files in memory.
     fn trees(&mut self, checked: &mut CheckedFiles) {
         let roots = std::mem::take(&mut self.roots);
-        for (dev, (mount, root)) in &roots {
+        for (dev, (sb, root)) in &roots {
             let loose = self.loose.remove(dev).unwrap_or_default();
             match Tree::of(self.cx, root, &loose) {
-                Ok(tree) => checked.trees.push((*mount, tree)),
+                Ok(tree) => checked.trees.push((*sb, tree)),
                 Err(what) => self.refuse(what),
             }
         }
@@ -416,6 +599,19 @@ impl<'a> FileSaver<'a> {
             self.refuse("a removed file of a file system in memory that is not mounted".into());
         }
     }
+}
+
+/// The options of a file system, in the numbers of the user namespace that owns it.
+fn options(sb: &SuperBlock) -> String {
+    let Some(devpts) = tty::Devpts::of(&sb.root.inode) else { return sb.fs.options() };
+    let ns = sb.user_ns();
+    let user = |id: u32| ns.map_or(id, |ns| ns.show_user(id));
+    let group = |id: u32| ns.map_or(id, |ns| ns.show_group(id));
+    let (uid, gid) = devpts.owner();
+    let [mode, ptmxmode, max] = devpts.numbers();
+    let owner = [uid.map(|id| format!("uid={},", user(id))), gid.map(|id| format!("gid={},", group(id)))];
+    let owner: String = owner.into_iter().flatten().collect();
+    format!("{owner}mode={mode:o},ptmxmode={ptmxmode:o},max={max}")
 }
 
 /// What an open file without a plain form is, in words.
@@ -452,6 +648,8 @@ fn at_place(file: &OpenFile, path: &Path) -> Result<Kind, String> {
 /// Files of which all can be saved.
 #[derive(Default)]
 pub struct CheckedFiles {
+    began: Vec<NamespaceState>,
+    supers: Vec<SuperState>,
     namespaces: Vec<NamespaceState>,
     files: BTreeMap<u64, FileState>,
     pipes: Vec<PipeState>,
@@ -461,7 +659,7 @@ pub struct CheckedFiles {
     /// Terminals, and whether a master of each is open.
     ptys: Vec<(Arc<Pty>, bool)>,
     terminals: Vec<TerminalState>,
-    trees: Vec<(Option<u64>, Tree)>,
+    trees: Vec<(Option<usize>, Tree)>,
     bound: Vec<BoundState>,
     unix: UnixState,
     ipc: Vec<IpcNamespaceState>,
@@ -502,11 +700,13 @@ impl CheckedFiles {
 
     /// As plain data; the content of files in memory goes to `pages`. The error is a sentence for the user.
     pub fn finish(self, cx: &dyn Caller, pages: &dyn PageSink) -> Result<FilesState, String> {
-        let trees = self.trees.into_iter().map(|(mount, tree)| {
+        let trees = self.trees.into_iter().map(|(sb, tree)| {
             let tree = tree.write(cx, pages).map_err(|error| format!("files in memory: {error}"))?;
-            Ok(MountedTree { mount, tree })
+            Ok(MountedTree { sb, tree })
         });
         Ok(FilesState {
+            began: self.began,
+            supers: self.supers,
             namespaces: self.namespaces,
             files: self.files.into_values().collect(),
             trees: trees.collect::<Result<_, String>>()?,

@@ -1,6 +1,7 @@
 //! Open files as plain data.
 
-use super::mounts::NamespaceState;
+use super::mounts::{NamespaceState, SpaceRef};
+use super::supers::SuperState;
 use abi::stat::Attr;
 use files::dnotify::DirectoryWatchState;
 use hostfs::ImportedState;
@@ -58,6 +59,10 @@ pub enum Kind {
     Inotify(InotifyState, Vec<WatchState>),
     /// fanotify_init(2), with its marks and events.
     Fanotify(FanotifyState, Vec<MarkState>, Vec<FileEventState>),
+    /// A namespace (/proc/PID/ns).
+    Namespace(SpaceRef),
+    /// A tree of mounts that is attached nowhere (open_tree(2), fsmount(2)), by the number of its namespace.
+    Tree(u64),
 }
 
 /// An open file as plain data.
@@ -90,8 +95,8 @@ pub struct InodeLocks {
 /// A file system in memory as plain data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MountedTree {
-    /// One of its mounts; `None` for the files of memfd_create(2).
-    pub mount: Option<u64>,
+    /// Its place in [`FilesState::supers`]; `None` for the files of memfd_create(2).
+    pub sb: Option<usize>,
     /// Its files.
     pub tree: TreeState,
 }
@@ -110,8 +115,8 @@ pub struct BoundState {
 /// A terminal as plain data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TerminalState {
-    /// A mount of the instance of devpts that it is in.
-    pub mount: u64,
+    /// The place of its instance of devpts in [`FilesState::supers`].
+    pub sb: usize,
     /// Its state.
     pub pty: PtyState,
     /// It is the container's, served from outside.
@@ -165,7 +170,11 @@ pub struct IpcNamespaceState {
 /// Everything that open files are, as plain data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FilesState {
-    /// The mounts of each container.
+    /// The mounts that each container began with.
+    pub began: Vec<NamespaceState>,
+    /// File systems.
+    pub supers: Vec<SuperState>,
+    /// Trees of mounts.
     pub namespaces: Vec<NamespaceState>,
     /// The open files, in the order of their identities.
     pub files: Vec<FileState>,

@@ -16,6 +16,7 @@ use namei::{Lookup, OpenHow, Start};
 use socket::unix::UnixFamily;
 use std::io;
 use tmpfs::{MemFiles, Memfds, Options, TmpFs};
+use user_ns::UserNamespace;
 use vfs::testing::TestCaller;
 use vfs::{MountFlags, OpenFile};
 
@@ -54,6 +55,8 @@ struct World {
     fs: Arc<FsContext>,
     unix: UnixFamily,
     memfds: Arc<Memfds>,
+    memory: Arc<MemFiles>,
+    nsfs: Arc<Mount>,
     baseline: Baseline,
     told: Arc<Told>,
 }
@@ -78,13 +81,16 @@ impl World {
         let (root, memfds) = (TmpFs::new(&memory, Options::default()), Memfds::new(&memory));
         let ns = MountNs::new(&cx.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
         let baseline = Baseline::of(&ns);
+        let nsfs = nsproxy::NsFs::mount(&cx.vfs);
         World {
-            cx,
             fs: FsContext::new(ns),
             unix: UnixFamily::new(1 << 20),
             memfds,
+            memory,
+            nsfs,
             baseline,
             told: Arc::default(),
+            cx,
         }
     }
 
@@ -103,12 +109,40 @@ impl World {
         pages: &Pages,
     ) -> std::result::Result<FilesState, Vec<Obstacle>> {
         let network = |_: &socket::SocketFile| false;
-        let mut saver = FileSaver::new(&self.cx, &self.unix, &self.memfds, &network);
+        let around = Around { network: &network, space: &|_| (), shows: &|_| None, nsfs: &self.nsfs };
+        let mut saver = FileSaver::new(&self.cx, &self.unix, &self.memfds, around);
         saver.namespace(&self.fs, 0, &self.baseline);
         for (fd, file) in files.iter().enumerate() {
             saver.note(file, &|| format!("descriptor {fd} of process 1 (test)"));
         }
         Ok(saver.check()?.finish(&self.cx, pages).expect("written"))
+    }
+
+    fn given<'a>(&'a self, pages: &'a Pages, ns: &'a dyn Fn(u32) -> Option<Arc<MountNs>>) -> Given<'a> {
+        Given {
+            cx: &self.cx,
+            unix: &self.unix,
+            memfds: &self.memfds,
+            pages,
+            namespace: ns,
+            nsfs: &self.nsfs,
+            user: &|_| Some(UserNamespace::initial()),
+            space: &|_| None,
+            make: &|saved| match saved.fstype.as_str() {
+                "tmpfs" => Ok(vfs::SuperBlock::new(TmpFs::new(
+                    &MemFiles::new(None),
+                    Options::parse(saved.options.as_bytes()).map_err(|error| error.to_string())?,
+                ))),
+                other => Err(other.into()),
+            },
+            may_mount: true,
+            imported: &[],
+            console: None,
+            net: &|_| None,
+            socket: &|_| None,
+            ipc: &|_| None,
+            pid: &|_| None,
+        }
     }
 
     fn restore<'a>(
@@ -117,20 +151,7 @@ impl World {
         pages: &'a Pages,
         ns: &'a dyn Fn(u32) -> Option<Arc<MountNs>>,
     ) -> FileRestorer<'a> {
-        let given = Given {
-            cx: &self.cx,
-            unix: &self.unix,
-            memfds: &self.memfds,
-            pages,
-            namespace: ns,
-            imported: &[],
-            console: None,
-            net: &|_| None,
-            socket: &|_| None,
-            ipc: &|_| None,
-            pid: &|_| None,
-        };
-        let mut all = FileRestorer::new(given, saved).expect("restored");
+        let mut all = FileRestorer::new(self.given(pages, ns), saved).expect("restored");
         let signals = self.told.clone();
         let late = Late { process: &|_| None, table: &|id| Some(id + 1000), signals };
         all.finish(saved, &late).expect("finished");
@@ -276,16 +297,173 @@ fn what_cannot_be_saved_is_named() {
     assert_eq!(found.iter().map(|one| &*one.what).collect::<Vec<_>>(), words);
 }
 
-#[test]
-fn mounts_of_programs_are_named() {
+/// A directory.
+fn make_dir(world: &World, at: &Path, name: &[u8]) {
+    namei::dir::create_in(&world.cx, at, name, &vfs::NewNode::Directory, 0o755).expect("made");
+}
+
+/// Mounts a new file system in memory, made with these options.
+fn mount(world: &World, at: &[u8], options: &[u8], flags: MountFlags) -> Arc<Mount> {
+    let fs = TmpFs::new(&world.memory, Options::parse(options).expect("valid"));
+    let ns = world.fs.view().ns.clone();
+    ns.mount(&world.path(at), vfs::SuperBlock::new(fs), flags, b"mine").expect("mounted")
+}
+
+/// What mountinfo would show, without numbers.
+fn shown(ns: &MountNs) -> Vec<(Vec<u8>, Vec<u8>, u32, String, (u32, u32), bool)> {
+    let of = |mount: &Arc<Mount>| {
+        let share = mount.share();
+        let peers = [share.group, share.master].map(|group| group.map_or(0, |group| group.id));
+        let root = Path::display_in_fs(&mount.root);
+        let (flags, options) = (mount.own_flags().bits(), mount.fs().options());
+        let place = mount.root_path().display_absolute();
+        (place, root, flags, options, (peers[0], peers[1]), mount.is_locked())
+    };
+    let top = ns.root.read().clone();
+    top.tree().iter().map(of).collect()
+}
+
+/// A world with mounts of programs in it: one on another, a bind mount of a part, groups, and a file open in one.
+fn with_mounts() -> (World, Arc<OpenFile>) {
     let one = World::new();
-    let dir = one.path(b"/");
-    namei::dir::create_in(&one.cx, &dir, b"mnt", &vfs::NewNode::Directory, 0o755).expect("made");
-    let fs = TmpFs::new(&MemFiles::new(None), Options::default());
+    make_dir(&one, &one.path(b"/"), b"mnt");
+    make_dir(&one, &one.path(b"/"), b"bind");
+    mount(&one, b"/mnt", b"size=1m,mode=750", MountFlags::NOSUID | MountFlags::RELATIME);
+    make_dir(&one, &one.path(b"/mnt"), b"inner");
+    make_dir(&one, &one.path(b"/mnt/inner"), b"part");
+    let open = one.open(b"/mnt/inner/file", libc::O_CREAT | libc::O_RDWR);
+    write(&one, &open, b"inside");
     let ns = one.fs.view().ns.clone();
-    ns.mount(&one.path(b"/mnt"), vfs::SuperBlock::new(fs), MountFlags::empty(), b"mine").expect("mounted");
-    let found = one.save(&[], &Pages::default()).expect_err("an obstacle");
-    assert_eq!(found[0].what, "the mount of tmpfs at /mnt was made by a program");
+    let creds = rights::Credentials::root(&one.cx.creds.user_ns, u64::MAX);
+    let shared = |at: &[u8], kind| ns.propagate(&creds, &one.path(at).mount, kind, false).expect("done");
+    shared(b"/mnt", vfs::mount::Propagation::Shared);
+    ns.bind(&one.path(b"/mnt/inner"), &one.path(b"/bind"), false).expect("bound");
+    shared(b"/bind", vfs::mount::Propagation::Slave);
+    mount(&one, b"/mnt/inner/part", b"", MountFlags::RDONLY);
+    (one, open)
+}
+
+#[test]
+fn mounts_of_programs_are_made_again() {
+    let ((one, open), two) = (with_mounts(), World::new());
+    let before = shown(&one.fs.view().ns);
+    assert_eq!(before.len(), 5);
+    let files = moved(&one, &two, &[&open]);
+    assert_eq!(shown(&two.fs.view().ns), before);
+    assert_eq!(files[0].path.as_ref().expect("has one").display_absolute(), b"/mnt/inner/file");
+    *files[0].pos.lock() = 0;
+    assert_eq!(read(&two, &files[0]), Ok(b"inside".to_vec()));
+    // Events pass as before.
+    mount(&two, b"/mnt/inner/part", b"", MountFlags::empty());
+    assert_eq!(shown(&two.fs.view().ns).len(), 7);
+}
+
+#[test]
+fn mounts_that_a_program_moved_changed_or_took_away() {
+    let world = || {
+        let mut world = World::new();
+        for name in [&b"a"[..], b"b", b"c"] {
+            make_dir(&world, &world.path(b"/"), name);
+        }
+        mount(&world, b"/a", b"size=64k", MountFlags::empty());
+        mount(&world, b"/b", b"size=128k", MountFlags::empty());
+        world.baseline = Baseline::of(&world.fs.view().ns);
+        world
+    };
+    let (one, two) = (world(), world());
+    let ns = one.fs.view().ns.clone();
+    ns.move_mount(&one.path(b"/a"), &one.path(b"/c"), ::mounts::mount_ns::Placing::Above).expect("moved");
+    ns.umount(&one.path(b"/b"), ::mounts::mount_ns::Unmount::Detach).expect("unmounted");
+    ns.remount(&one.path(b"/c").mount, MountFlags::NOEXEC).expect("changed");
+    let before = shown(&ns);
+    moved(&one, &two, &[]);
+    assert_eq!(shown(&two.fs.view().ns), before);
+    assert_eq!(two.fs.view().ns.count(), 2);
+}
+
+#[test]
+fn a_namespace_and_a_detached_tree_come_back() {
+    let ((one, _), two) = (with_mounts(), World::new());
+    let ns = one.fs.view().ns.clone();
+    let (copy, _) = ns.copy(&one.cx, &one.cx.creds.user_ns).expect("copied");
+    let tree = ::mounts::detached::open_copy(&one.cx, &ns, &one.path(b"/mnt"), true).expect("opened");
+    let file = nsproxy::Namespace::Mount(copy.clone()).path(&one.nsfs);
+    let ops = Arc::new(nsproxy::NsOps(nsproxy::Namespace::Mount(copy.clone())));
+    let inode = file.inode().clone();
+    let file = OpenFile::new(Some(file), Some(inode), ops, libc::O_RDONLY);
+    let files = moved(&one, &two, &[&tree, &file]);
+    let of = |file: &Arc<OpenFile>| ::mounts::detached::tree_of(file).expect("a tree").clone();
+    assert_eq!(shown(&of(&files[0])), shown(&of(&tree)));
+    let again: &nsproxy::NsOps = files[1].ops.as_any().downcast_ref().expect("a namespace");
+    let nsproxy::Namespace::Mount(again) = &again.0 else { panic!("a mount namespace") };
+    assert_eq!((shown(again), again.id), (shown(&copy), copy.id));
+    // Peers are peers across namespaces.
+    mount(&two, b"/mnt/inner/part", b"", MountFlags::empty());
+    assert_eq!(shown(again).len(), shown(&copy).len() + 2);
+}
+
+#[test]
+fn trees_of_mounts_that_cannot_be() {
+    let (one, open) = with_mounts();
+    let pages = Pages::default();
+    let saved = one.save(&[&open], &pages).expect("no obstacle");
+    let refused = |change: &dyn Fn(&mut FilesState), may_mount: bool| {
+        let two = World::new();
+        let mut bad = saved.clone();
+        change(&mut bad);
+        let ns = |container| (container == 0).then(|| two.fs.view().ns.clone());
+        let given = Given { may_mount, ..two.given(&pages, &ns) };
+        assert!(FileRestorer::new(given, &bad).is_err());
+    };
+    fn mounts(s: &mut FilesState) -> &mut Vec<MountState> {
+        &mut s.namespaces[0].mounts
+    }
+    refused(&|s| s.began.clear(), true);
+    refused(&|s| s.began[0].belongs = Belongs::Container(7), true);
+    refused(&|s| s.began[0].belongs = Belongs::Nothing, true);
+    refused(&|s| s.namespaces.clear(), true);
+    refused(&|s| s.namespaces.push(s.namespaces[0].clone()), true);
+    refused(&|s| mounts(s).clear(), true);
+    refused(&|s| mounts(s).reverse(), true);
+    refused(&|s| mounts(s)[1].parent = None, true);
+    refused(&|s| mounts(s)[1].parent = Some(mounts(s)[1].id), true);
+    refused(&|s| mounts(s)[2].parent = Some(77), true);
+    refused(&|s| mounts(s)[2].id = mounts(s)[1].id, true);
+    refused(&|s| mounts(s)[1].sb = 99, true);
+    refused(&|s| mounts(s)[1].point = b"/none".to_vec(), true);
+    refused(&|s| mounts(s)[1].point = b"/../mnt".to_vec(), true);
+    refused(&|s| mounts(s)[2].point = mounts(s)[1].point.clone(), true);
+    refused(&|s| mounts(s)[1].root = b"/inner/file".to_vec(), true);
+    refused(&|s| mounts(s)[1].peers = (1, 1), true);
+    refused(&|s| mounts(s)[1].peers = (1, 9), true);
+    refused(&|s| mounts(s)[1].peers = (u32::MAX, 0), true);
+    refused(&|s| mounts(s)[1].space = Some(SpaceRef::Other(5)), true);
+    refused(&|s| mounts(s)[1].space = Some(SpaceRef::Mounts(s.began[0].id + 9)), true);
+    refused(&|s| s.supers[1].fstype = "ext4".into(), true);
+    refused(&|s| s.supers[1].options = "size=x".into(), true);
+    refused(&|s| s.supers[1].kind = SuperKind::Given(12345), true);
+    refused(&|s| s.trees[0].sb = Some(55), true);
+    refused(&|s| s.trees.push(s.trees[0].clone()), true);
+    let circle = |s: &mut FilesState| {
+        (mounts(s)[1].peers, mounts(s)[2].peers) = ((1, 2), (2, 1));
+    };
+    refused(&circle, true);
+    let overlay = |s: &mut FilesState| {
+        let layer = overlayfs::LayerState { fs: 1, top: b"/".to_vec(), mount: (0, Vec::new()) };
+        s.supers[1].kind = SuperKind::Overlay(overlayfs::OverlayState {
+            upper: None,
+            lower: vec![layer.clone(), layer],
+            work: None,
+            creds: rights::Credentials::root(&UserNamespace::initial(), 0).state(),
+            userxattr: false,
+            volatile: false,
+            options: String::new(),
+            next: (1, 1),
+        });
+    };
+    refused(&overlay, true);
+    // Where programs may not mount there are no mounts of theirs.
+    refused(&|_| (), false);
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn what_cannot_be_saved_is_named() {
 fn a_wrong_image_is_an_error() {
     let b = Bench::new();
     let refused = NetworkRestorer::new(&b.net, NetworkState::default(), &|_| None).err().unwrap();
-    assert_eq!(refused, "the image has 0 network namespaces instead of one");
+    assert_eq!(refused, "the image has no network namespace");
     let a = Bench::new();
     let server = a.open(libc::SOCK_STREAM);
     let mut saved = a.save(&[&server]).unwrap();

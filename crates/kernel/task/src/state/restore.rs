@@ -9,7 +9,7 @@ use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::{SharedHandlers, ThreadGroup};
 use crate::tree::{NodeState, Tree};
 use abi::{SigSet, Signal};
-use cgroup::{Changes, Member};
+use cgroup::{Cgroup, Changes, Member};
 use container::Container;
 use lock_order::Mutex;
 use nsproxy::Spaces;
@@ -71,6 +71,7 @@ impl Kernel {
         self: &Arc<Kernel>,
         saved: &ProcessesState,
         spaces: &Spaces,
+        control_group: &dyn Fn(u64) -> Option<Arc<Cgroup>>,
     ) -> Result<RestoredGroups, String> {
         let handlers: Vec<Arc<SharedHandlers>> =
             saved.handlers.iter().map(|actions| restored_handlers(actions)).collect();
@@ -93,10 +94,12 @@ impl Kernel {
                 leaders.insert(p.node.tgid, self.restored_creds(state, spaces)?);
             }
         }
-        let tree = Tree::restore(&nodes, |node| {
+        let process = |node: &NodeState| {
             let group = groups[&node.tgid].clone();
             (group, leaders.get(&node.tgid).unwrap_or(&no_creds).clone())
-        });
+        };
+        let charge = |node: &NodeState| Some(control_group(node.leader_group?)?.restored_charge());
+        let tree = Tree::restore(&nodes, process, charge);
         let tree = tree.ok_or("a process ID of the tree is missing")?;
         *self.tree.lock() = tree;
         for (index, tgid) in &saved.first {
@@ -218,6 +221,7 @@ impl Kernel {
         group.subreaper.store(saved.subreaper, Ordering::Relaxed);
         group.has_execed.store(saved.has_execed, Ordering::Relaxed);
         *group.usage.lock() = saved.usage;
+        *group.grouped_time.lock() = saved.grouped_time;
         let weak = Arc::downgrade(&group);
         let queued = || self.queued.charge(0, u64::MAX);
         group.timers.posix.restore(&saved.posix_timers, &weak, |_| weak.clone(), queued);
@@ -269,6 +273,10 @@ impl Kernel {
             None => container.namespaces.clone(),
             Some(set) => Arc::new(resources.spaces().set(set).map_err(|e| said(&e))?),
         };
+        let control_group = match saved.cgroup {
+            0 => container.cgroup().clone(),
+            id => resources.control_group(id).ok_or_else(|| said("its control group is missing"))?,
+        };
         if nsproxy.time.is_shifted() {
             let vdso = self.platform.limits().vdso;
             crate::vdso::ask_for_clocks(&mut *ctx, vdso).map_err(|e| said(&format!("its vDSO: {e}")))?;
@@ -280,7 +288,7 @@ impl Kernel {
         let inherited = TaskInherited {
             creds,
             nsproxy,
-            cgroup: Member::placed(container.cgroup()),
+            cgroup: Member::placed(&control_group),
             keyrings: keys::Holder::new(&self.keys),
             mempolicy: mm::Policy::default(),
             blocked: SigSet(saved.words[0]),

@@ -14,6 +14,7 @@ fn node(tgid: i32, parent: i32, children: &[i32]) -> NodeState {
         life: Life::Running,
         report: None,
         leader: None,
+        leader_group: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Leader, Node, Report, Tree};
 use crate::life::Life;
 use crate::thread_group::ThreadGroup;
+use cgroup::Charge;
 use rights::Credentials;
 use sched::{Scheduling, SchedulingState};
 use std::collections::{BTreeMap, HashMap};
@@ -31,6 +32,9 @@ pub struct NodeState {
     pub report: Option<Report>,
     /// Scheduling attributes of a leader that has left.
     pub leader: Option<SchedulingState>,
+    /// The control group that such a leader counts in.
+    #[serde(default)]
+    pub leader_group: Option<u64>,
 }
 
 impl Node {
@@ -46,6 +50,7 @@ impl Node {
             life: self.group.signals.lock().life,
             report: self.report,
             leader: self.leader.as_ref().map(|l| l.scheduling.state()),
+            leader_group: self.leader.as_ref().and_then(|l| Some(l.cgroup.as_ref()?.group().id())),
         }
     }
 }
@@ -57,17 +62,22 @@ impl Tree {
     }
 
     /// A tree without threads and terminals. `process` gives the process of a place, and the credentials of its leader. Process
-    /// IDs must have been taken before; `None` when one of them is missing.
+    /// IDs must have been taken before; `None` when one of them is missing. `charge` has a leader that has left count in its control
+    /// group.
     pub fn restore(
         saved: &[NodeState],
         mut process: impl FnMut(&NodeState) -> (Arc<ThreadGroup>, Arc<Credentials>),
+        charge: impl Fn(&NodeState) -> Option<Charge>,
     ) -> Option<Tree> {
         let mut nodes = BTreeMap::new();
         for s in saved {
             let (group, creds) = process(s);
             let find = |nr| Some(group.kernel.pids.find(nr)?.attach());
-            let leader =
-                s.leader.map(|l| Leader { scheduling: Arc::new(Scheduling::from(l)), creds, cgroup: None });
+            let leader = s.leader.map(|l| Leader {
+                scheduling: Arc::new(Scheduling::from(l)),
+                creds,
+                cgroup: charge(s),
+            });
             let node = Node {
                 pid: find(s.tgid)?,
                 pgrp: find(s.pgid)?,

@@ -16,6 +16,9 @@ use std::sync::{Arc, Weak};
 #[derive(Default)]
 pub struct Numbers(Mutex<Free>);
 
+/// The highest number that a checkpoint may ask for.
+const HIGHEST: u32 = 1 << 20;
+
 #[derive(Default)]
 struct Free {
     /// Given back, all below `next`.
@@ -30,6 +33,18 @@ impl Numbers {
             free.next += 1;
             free.next
         })
+    }
+
+    /// Takes this number; `None` when it is taken or out of range.
+    fn take_this(&self, n: u32) -> Option<u32> {
+        let mut free = self.0.lock();
+        if n > free.next && n <= HIGHEST {
+            let skipped = free.next + 1..n;
+            free.below.extend(skipped);
+            free.next = n;
+            return Some(n);
+        }
+        free.below.remove(&n).then_some(n)
     }
 
     fn give(&self, n: u32) {
@@ -78,6 +93,12 @@ impl PeerGroup {
     /// A group without members.
     pub fn new(numbers: &Arc<Numbers>) -> Arc<PeerGroup> {
         Arc::new(PeerGroup { id: numbers.take(), numbers: numbers.clone(), lists: Mutex::default() })
+    }
+
+    /// A group of a checkpoint without members. `None` when the number is taken.
+    pub fn numbered(numbers: &Arc<Numbers>, id: u32) -> Option<Arc<PeerGroup>> {
+        let id = numbers.take_this(id)?;
+        Some(Arc::new(PeerGroup { id, numbers: numbers.clone(), lists: Mutex::default() }))
     }
 
     /// Its members, oldest first.
