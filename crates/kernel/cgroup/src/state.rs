@@ -70,7 +70,7 @@ pub struct ProgramState {
     pub code: Vec<(u8, u8, i16, i32)>,
     /// Its name.
     pub name: [u8; 16],
-    /// When it was loaded, and by whom.
+    /// When it was loaded, and the user that did.
     pub loaded: (u64, u32),
     /// Its license is compatible with the GPL.
     pub gpl: bool,

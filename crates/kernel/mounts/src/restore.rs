@@ -24,7 +24,7 @@ pub struct Placed {
     pub unbindable: bool,
 }
 
-/// Who owns a namespace that a program made.
+/// The owner of a namespace that a program made.
 pub struct Owner {
     /// The user namespace.
     pub user_ns: Arc<UserNamespace>,

@@ -450,7 +450,9 @@ fn file_systems(
             ns.mounts.iter().map(|mount| (mount.id, (mount.parent, mount.point.clone()))).collect()
         };
         if !given.may_mount && places(one) != places(now) {
-            return Err("the image has other mounts than the container, whose programs may not mount".into());
+            return Err(
+                "the image has other mounts than the container, and its programs may not mount".into()
+            );
         }
         mounts.detach(one, now);
     }
@@ -474,7 +476,7 @@ fn file_systems(
     }
     let making = supers::Making {
         cx: given.cx,
-        mounts: &mounts,
+        mount: &|id| mounts.get(id).cloned(),
         nsfs: given.nsfs,
         user: given.user,
         make: given.make,

@@ -3,7 +3,6 @@
 //! Those of a container's specification are given. The others are made again: those in memory from their options, with their
 //! files, and those that show a namespace or directories of others, when these are there.
 
-use super::mounts::{MountMap, dentry};
 use overlayfs::OverlayState;
 use rights::Credentials;
 use serde::{Deserialize, Serialize};
@@ -52,8 +51,8 @@ pub type MakeSuper<'a> = &'a dyn Fn(&SuperState) -> Result<Arc<SuperBlock>, Stri
 /// What file systems are made again with.
 pub(super) struct Making<'a> {
     pub cx: &'a dyn Caller,
-    /// The mounts that containers begin with.
-    pub mounts: &'a MountMap,
+    /// Finds a mount that a container begins with.
+    pub mount: &'a dyn Fn(u64) -> Option<Arc<Mount>>,
     /// The mount of nsfs.
     pub nsfs: &'a Arc<Mount>,
     /// A user namespace by its number.
@@ -130,7 +129,7 @@ impl Supers {
         let given = matches!(saved.kind, SuperKind::Given(_));
         let sb = match &saved.kind {
             SuperKind::Given(id) => {
-                making.mounts.get(*id).ok_or("a file system of the container is not there")?.sb.clone()
+                (making.mount)(*id).ok_or("a file system of the container is not there")?.sb.clone()
             }
             SuperKind::Namespaces => making.nsfs.sb.clone(),
             SuperKind::Overlay(overlay) => {
@@ -139,7 +138,7 @@ impl Supers {
                 let rights = Arc::new(rights.ok_or_else(|| failed(abi::Errno::EPERM))?);
                 let find = |at: usize, path: &[u8]| {
                     let sb = self.get(at).ok_or(abi::Errno::ENODEV)?.clone();
-                    let found = dentry(making.cx, &sb, path)?;
+                    let found = super::find_below(making.cx, &sb.root, path)?;
                     Ok((sb, found))
                 };
                 overlayfs::restore(making.cx, overlay, rights, &find).map_err(failed)?
