@@ -48,7 +48,7 @@ pub(super) fn run(input: &[u8]) -> u64 {
         return outcome((3, about.obstacle(&About::default()).map(|why| kind(&why))));
     }
     if let Ok(memory) = reader.section::<MemoryState>("x") {
-        return match memory.record(&LIMITS, &|_| None, PAGES) {
+        return match memory.record(&LIMITS, &|_| None, &[PAGES]) {
             Ok(map) => {
                 let total: u64 = memory.areas.iter().map(|a| a.end - a.start).sum();
                 assert_eq!(map.total(), total);

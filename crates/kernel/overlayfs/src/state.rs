@@ -83,13 +83,16 @@ pub fn state(
     Some(whole())
 }
 
+/// A directory: its file system, and its name there.
+type Found = (Arc<SuperBlock>, Arc<Dentry>);
+
 /// An instance of a checkpoint, with the mounter's rights. `find` gives a file system by its number, and the dentry of a path in
 /// it. ENOTDIR, EINVAL for layers that cannot be; ENOSPC, ENOMEM for too many.
 pub fn restore(
     cx: &dyn Caller,
     saved: &OverlayState,
     creds: Arc<Credentials>,
-    find: &dyn Fn(usize, &[u8]) -> Result<(Arc<SuperBlock>, Arc<Dentry>)>,
+    find: &dyn Fn(usize, &[u8]) -> Result<Found>,
 ) -> Result<Arc<SuperBlock>> {
     let workless = saved.upper.is_some() != saved.work.is_some();
     if saved.lower.is_empty() || saved.lower.len() > MOST || workless || saved.options.len() > LONGEST {

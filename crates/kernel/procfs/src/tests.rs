@@ -458,11 +458,11 @@ fn the_tree_as_plain_data_and_back() {
     let zombie = NodeState { life: task::Life::Dead(zombie), leader, ..one.clone() };
     let group = &to.task.group;
     let process = |_: &NodeState| (group.clone(), rights::Creds::into_inner(to.task.creds()));
-    let tree = Tree::restore(std::slice::from_ref(&zombie), process).unwrap();
+    let tree = Tree::restore(std::slice::from_ref(&zombie), process, |_| None).unwrap();
     assert_eq!((tree.state(), tree.unreaped()), (vec![zombie.clone()], 1));
     assert_eq!(group.exit_status(), Some(9));
     let missing = NodeState { pgid: 77, ..zombie };
-    assert!(Tree::restore(&[missing], process).is_none());
+    assert!(Tree::restore(&[missing], process, |_| None).is_none());
 }
 
 #[test]

@@ -115,7 +115,11 @@ impl NewContainer {
         if let Some(file) = &options.pid_file {
             pid_file::write(file, self.sandbox.pid())?;
         }
-        let detached = self.sandbox.detach();
+        let detached = match self.sandbox.detach() {
+            // A program that runs may have ended already.
+            Err(error) if status == Status::Running && has_ended(&error) => Ok(()),
+            detached => detached,
+        };
         if detached.is_err()
             && let Some(file) = &options.pid_file
         {
@@ -131,6 +135,12 @@ impl NewContainer {
         self.claim.keep();
         Ok(())
     }
+}
+
+/// Whether a sandbox does not answer because it is not there any more.
+fn has_ended(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// A bundle, read and checked.

@@ -293,7 +293,7 @@ impl<'a> FileSaver<'a> {
         if overlay.creds.confined {
             return Err("an overlay was mounted under Landlock".into());
         }
-        Ok(SuperKind::Overlay(overlay))
+        Ok(SuperKind::Overlay(Box::new(overlay)))
     }
 
     /// Notes the objects of an IPC namespace.

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use user_ns::UserNamespace;
 use vfs::{Caller, Mount, MountFlags, SbFlags, SuperBlock};
 
+/// Gives the file system with this number its files.
+pub type Fill<'a> = dyn FnMut(usize, &Arc<SuperBlock>) -> Result<(), String> + 'a;
+
 /// What a file system is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SuperKind {
@@ -27,7 +30,7 @@ pub enum SuperKind {
     /// The control groups of a cgroup namespace.
     Groups(u64),
     /// Directories of other file systems, which come before it.
-    Overlay(OverlayState),
+    Overlay(Box<OverlayState>),
 }
 
 /// A file system as plain data.
@@ -96,7 +99,7 @@ impl Supers {
         &mut self,
         all: &[SuperState],
         making: &Making<'_>,
-        fill: &mut dyn FnMut(usize, &Arc<SuperBlock>) -> Result<(), String>,
+        fill: &mut Fill<'_>,
     ) -> Result<(), String> {
         loop {
             let before = self.all.len();

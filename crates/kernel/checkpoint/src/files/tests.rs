@@ -309,8 +309,10 @@ fn mount(world: &World, at: &[u8], options: &[u8], flags: MountFlags) -> Arc<Mou
     ns.mount(&world.path(at), vfs::SuperBlock::new(fs), flags, b"mine").expect("mounted")
 }
 
-/// What mountinfo would show, without numbers.
-fn shown(ns: &MountNs) -> Vec<(Vec<u8>, Vec<u8>, u32, String, (u32, u32), bool)> {
+/// A line of mountinfo, without numbers.
+type Shown = (Vec<u8>, Vec<u8>, u32, String, (u32, u32), bool);
+
+fn shown(ns: &MountNs) -> Vec<Shown> {
     let of = |mount: &Arc<Mount>| {
         let share = mount.share();
         let peers = [share.group, share.master].map(|group| group.map_or(0, |group| group.id));
@@ -450,7 +452,7 @@ fn trees_of_mounts_that_cannot_be() {
     refused(&circle, true);
     let overlay = |s: &mut FilesState| {
         let layer = overlayfs::LayerState { fs: 1, top: b"/".to_vec(), mount: (0, Vec::new()) };
-        s.supers[1].kind = SuperKind::Overlay(overlayfs::OverlayState {
+        s.supers[1].kind = SuperKind::Overlay(Box::new(overlayfs::OverlayState {
             upper: None,
             lower: vec![layer.clone(), layer],
             work: None,
@@ -459,7 +461,7 @@ fn trees_of_mounts_that_cannot_be() {
             volatile: false,
             options: String::new(),
             next: (1, 1),
-        });
+        }));
     };
     refused(&overlay, true);
     // Where programs may not mount there are no mounts of theirs.
