@@ -23,6 +23,7 @@ mod import;
 mod inode;
 mod node;
 mod poller;
+mod severed;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -34,5 +35,6 @@ pub use files::HostFiles;
 pub use fs::{HostFs, Outward};
 pub use import::{ImportedFile, ImportedState, Importer, restore as restore_imported};
 pub use poller::{Poller, Watch};
+pub use severed::{Severed, SeveredState};
 pub use unix::{SocketGofer, TreeSockets};
 pub use watches::Coherence;

@@ -435,7 +435,12 @@ impl Pty {
     }
 
     /// The master is closed, or the host's terminal has gone.
-    pub(crate) fn hang_up(&self) {
+    pub fn is_hung_up(&self) -> bool {
+        self.inner.lock().hung_up
+    }
+
+    /// The master is closed, or the host's terminal goes: the session gets SIGHUP.
+    pub fn hang_up(&self) {
         let already = std::mem::replace(&mut self.inner.lock().hung_up, true);
         if already {
             return;

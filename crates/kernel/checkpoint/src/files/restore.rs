@@ -10,6 +10,7 @@ use super::supers::{self, MakeSuper, Supers};
 use abi::{Errno, Result};
 use caller::Outcome;
 use files::IoSignals;
+use hostfs::Severed;
 use image::PageSource;
 use ipc::epoll::Epoll;
 use ipc::eventfd::EventFd;
@@ -96,14 +97,14 @@ pub struct FileRestorer<'a> {
     nameless: RefCell<HashMap<(u64, u64), Arc<Dentry>>>,
     files: HashMap<u64, Arc<OpenFile>>,
     pipes: Vec<Arc<Pipe>>,
-    terminals: Vec<(Arc<Devpts>, Arc<Pty>)>,
+    terminals: Vec<Terminal>,
     unix: Option<Restored>,
     /// Message queues, by the inode number that their IPC namespace had.
     queues: HashMap<u64, mqueue::Restored>,
 }
 
-/// A terminal, and the file system that shows it.
-type Terminal = (Arc<Devpts>, Arc<Pty>);
+/// A terminal, the file system that shows it, and whether it hangs up.
+type Terminal = (Arc<Devpts>, Arc<Pty>, bool);
 
 /// An error of a file, for the user.
 fn failed(what: &FileState, error: Errno) -> String {
@@ -246,8 +247,11 @@ impl<'a> FileRestorer<'a> {
 
     /// Gives sessions their terminals. To be called when the processes are in the tree.
     pub fn attach_terminals(&self) {
-        for (_, pty) in &self.terminals {
+        for (_, pty, hangs_up) in &self.terminals {
             pty.restore_session();
+            if *hangs_up {
+                pty.hang_up();
+            }
         }
     }
 
@@ -289,6 +293,7 @@ impl<'a> FileRestorer<'a> {
                 let new = self.given.imported.get(state.index).ok_or(Errno::EBADF)?;
                 hostfs::restore_imported(state, saved, new)
             }
+            Kind::Severed(state) => Severed::restore(state, saved),
             Kind::Pipe(at, end, attr) => {
                 let pipe = self.pipes.get(*at).ok_or(Errno::EINVAL)?;
                 let (path, inode) = match (attr, &saved.place) {
@@ -304,7 +309,7 @@ impl<'a> FileRestorer<'a> {
                 OpenFile::restore(saved, path, Some(inode), pipe.restore_end(*end))
             }
             Kind::Terminal(at, master) => {
-                let (home, pty) = self.terminals.get(*at).ok_or(Errno::EINVAL)?;
+                let (home, pty, _) = self.terminals.get(*at).ok_or(Errno::EINVAL)?;
                 let path = saved.place.as_ref().map(|place| self.path(place)).transpose()?;
                 let inode = match &path {
                     Some(path) => path.inode().clone(),
@@ -422,7 +427,8 @@ fn terminals(
         let sb = supers.get(one.sb).ok_or_else(|| format!("{}: no file system", name()))?;
         let home = Devpts::of(&sb.root.inode).ok_or_else(|| format!("{}: no devpts", name()))?;
         let pty = home.restore(given.cx, &one.pty, served, given.pid);
-        all.push((home, pty.map_err(|error| format!("{}: {error:?}", name()))?));
+        let pty = pty.map_err(|error| format!("{}: {error:?}", name()))?;
+        all.push((home, pty, one.hangs_up));
     }
     Ok(all)
 }

@@ -10,7 +10,7 @@ use crate::Obstacle;
 use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, major};
 use container::Container;
 use files::{FdTable, FdTableState};
-use hostfs::ImportedFile;
+use hostfs::{ImportedFile, Severed, SeveredState};
 use image::PageSink;
 use ipc::epoll::Epoll;
 use ipc::eventfd::EventFd;
@@ -446,6 +446,12 @@ impl<'a> FileSaver<'a> {
         holder: &str,
         checked: &mut CheckedFiles,
     ) -> Result<Kind, String> {
+        if Severed::is(file) {
+            return severed(SeveredState::of(file));
+        }
+        if tty::pty_of(file).is_some_and(|(pty, slave)| slave && pty.is_hung_up()) {
+            return severed(SeveredState::terminal(file));
+        }
         if let Some(tree) = ::mounts::detached::tree_of(file) {
             self.mount_namespace(&tree.clone());
             return Ok(Kind::Tree(tree.id));
@@ -491,7 +497,7 @@ impl<'a> FileSaver<'a> {
         }
         match ImportedFile::of(file) {
             Some(ImportedFile::First(state)) => return Ok(Kind::Imported(state)),
-            Some(ImportedFile::Other) => return Err("a stream of a process that exec started".into()),
+            Some(ImportedFile::Other) => return severed(SeveredState::of(file)),
             None => {}
         }
         if let Some(event) = ops.downcast_ref::<EventFd>() {
@@ -574,10 +580,10 @@ impl<'a> FileSaver<'a> {
             let state = pty.state();
             let place = state.as_ref().and_then(|state| places.get(&state.attr.dev).copied());
             match (state, place) {
-                (Some(state), _) if !served && !*master && !state.hung_up => {
-                    self.obstacles.push(Obstacle { what: format!("{name} of a process that exec started") });
+                (Some(pty), Some(sb)) => {
+                    let hangs_up = !served && !*master;
+                    checked.terminals.push(TerminalState { sb, pty, served, hangs_up });
                 }
-                (Some(pty), Some(sb)) => checked.terminals.push(TerminalState { sb, pty, served }),
                 _ => self
                     .obstacles
                     .push(Obstacle { what: format!("{name}, which is in no mount of a container") }),
@@ -612,6 +618,10 @@ fn options(sb: &SuperBlock) -> String {
     let owner = [uid.map(|id| format!("uid={},", user(id))), gid.map(|id| format!("gid={},", group(id)))];
     let owner: String = owner.into_iter().flatten().collect();
     format!("{owner}mode={mode:o},ptmxmode={ptmxmode:o},max={max}")
+}
+
+fn severed(state: abi::Result<SeveredState>) -> Result<Kind, String> {
+    state.map(Kind::Severed).map_err(|error| format!("a stream without attributes: {error}"))
 }
 
 /// What an open file without a plain form is, in words.

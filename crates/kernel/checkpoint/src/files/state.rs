@@ -4,7 +4,7 @@ use super::mounts::{NamespaceState, SpaceRef};
 use super::supers::SuperState;
 use abi::stat::Attr;
 use files::dnotify::DirectoryWatchState;
-use hostfs::ImportedState;
+use hostfs::{ImportedState, SeveredState};
 use ipc::epoll::EpollState;
 use ipc::eventfd::EventFdState;
 use ipc::fanotify::FanotifyState;
@@ -33,6 +33,8 @@ pub enum Kind {
     PathOnly,
     /// A descriptor that the first process started with.
     Imported(ImportedState),
+    /// A stream that has lost its other end: one of `exec`, or a terminal that has hung up.
+    Severed(SeveredState),
     /// An end of a pipe, by its place in [`FilesState::pipes`]; the inode's attributes for one without a name.
     Pipe(usize, EndState, Option<Attr>),
     /// An end of a terminal, by its place in [`FilesState::terminals`]: the master, or a slave.
@@ -121,6 +123,9 @@ pub struct TerminalState {
     pub pty: PtyState,
     /// It is the container's, served from outside.
     pub served: bool,
+    /// It is one of `exec`, served from outside: it hangs up when it is restored.
+    #[serde(default)]
+    pub hangs_up: bool,
 }
 
 /// A watch of inotify(7) as plain data.
