@@ -52,6 +52,9 @@ pub struct PipeState {
     pub opens: (u64, u64),
     /// Inode number in pipefs; `None` for a FIFO.
     pub ino: Option<u64>,
+    /// The user that its pages count for.
+    #[serde(default)]
+    pub user: u32,
 }
 
 /// One end of a pipe as plain data; the open file says which pipe.
@@ -71,16 +74,22 @@ pub struct Pipe {
     queue: WaitQueue,
     /// Inode number in pipefs; `None` for FIFOs, which have a path.
     ino: Option<u64>,
+    /// The user that its pages count for.
+    uid: u32,
 }
 
 impl Pipe {
     /// ENFILE when the user, or the sandbox, has too many.
     fn new(cx: &dyn Caller, ino: Option<u64>) -> Result<Arc<Pipe>> {
+        Pipe::of_user(cx, cx.creds().uid, ino)
+    }
+
+    fn of_user(cx: &dyn Caller, uid: u32, ino: Option<u64>) -> Result<Arc<Pipe>> {
         let quotas = cx.quotas();
         let max = quotas.limit(Limit::PipeMaxSize) / SLOT as u64;
         let most =
             if cx.creds().capable(Cap::SYS_RESOURCE) { DEFAULT_SLOTS } else { DEFAULT_SLOTS.min(max.max(1)) };
-        let pages = quotas.account(cx.creds().uid).new_pipe(most, privileged(cx))?;
+        let pages = quotas.account(uid).new_pipe(most, privileged(cx))?;
         Ok(Arc::new(Pipe {
             state: Mutex::new(State {
                 ring: Ring::new(pages.count() as usize),
@@ -92,19 +101,25 @@ impl Pipe {
             }),
             queue: WaitQueue::new(),
             ino,
+            uid,
         }))
     }
 
     /// As plain data.
     pub fn state(&self) -> PipeState {
         let s = self.state.lock();
-        PipeState { ring: s.ring.state(), opens: (s.reader_opens, s.writer_opens), ino: self.ino }
+        PipeState {
+            ring: s.ring.state(),
+            opens: (s.reader_opens, s.writer_opens),
+            ino: self.ino,
+            user: self.uid,
+        }
     }
 
-    /// Back from plain data, without ends; its pages count for the caller. ENFILE when they are too many.
+    /// Back from plain data, without ends; its pages count for its user. ENFILE when they are too many.
     pub fn restore(cx: &dyn Caller, saved: &PipeState) -> Result<Arc<Pipe>> {
         saved.ring.check()?;
-        let pipe = Pipe::new(cx, saved.ino)?;
+        let pipe = Pipe::of_user(cx, saved.user, saved.ino)?;
         let mut s = pipe.state.lock();
         s.pages.resize_pipe(saved.ring.max as u64, true)?;
         s.ring = Ring::from(&saved.ring);
