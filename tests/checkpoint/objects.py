@@ -392,3 +392,109 @@ def kind_fanotify():
     os.write(asking, struct.pack("iI", file, 1))
     os.close(file)
     ended(opener)
+
+
+def kind_io_contexts():
+    """A context with finished operations, and one that a thread waits at."""
+    setup, destroy, getevents, submit = 206, 207, 208, 209
+
+    def context():
+        at = ctypes.c_ulong()
+        call("syscall", setup, 4, ctypes.byref(at))
+        return at
+
+    file = os.open("/dev/shm/aio", os.O_RDWR | os.O_CREAT)
+    os.write(file, b"0123456789")
+    buffer = ctypes.create_string_buffer(16)
+
+    def read(context, data, offset):
+        # struct iocb: data, key and flags, IOCB_CMD_PREAD and priority, descriptor, buffer, length, offset.
+        at = struct.pack("QIIHhIQQqQII", data, 0, 0, 0, 0, file, ctypes.addressof(buffer), 4, offset, 0, 0, 0)
+        request = ctypes.create_string_buffer(at, len(at))
+        requests = (ctypes.c_void_p * 1)(ctypes.addressof(request))
+        same(call("syscall", submit, context, ctypes.c_long(1), requests), 1)
+
+    def events(context, least):
+        got = ctypes.create_string_buffer(32 * 4)
+        count = call("syscall", getevents, context, ctypes.c_long(least), ctypes.c_long(4), got, None)
+        return [struct.unpack_from("QQqq", got, 32 * n)[::2] for n in range(count)]
+
+    done, waited = context(), context()
+    read(done, 11, 0), read(done, 22, 8)
+    got = []
+    waiter = threading.Thread(target=lambda: got.extend(events(waited, 1)), daemon=True)
+    waiter.start()
+    time.sleep(0.05)
+    pause()
+    same(events(done, 2), [(11, 4), (22, 2)])
+    read(done, 33, 4)
+    same((events(done, 1), buffer.raw[:4]), ([(33, 4)], b"4567"))
+    read(waited, 44, 0)
+    waiter.join(20)
+    same(got, [(44, 4)])
+    call("syscall", destroy, done)
+
+
+def kind_keys():
+    """Keys in the keyrings of a thread, a process, a session and a user; a session with a name."""
+    add_key, keyctl, permit, link, unlink = 248, 250, 5, 8, 9
+    thread, process, session, user = -1, -2, -3, -4
+    read, describe, join, search, timeout = 11, 6, 1, 10, 15
+
+    def add(kind, name, payload, ring):
+        return call("syscall", add_key, kind, name, payload, ctypes.c_size_t(len(payload or b"")), ring)
+
+    def control(operation, *args):
+        return call("syscall", keyctl, operation, *args)
+
+    def payload(key):
+        got = ctypes.create_string_buffer(100)
+        length = control(read, key, got, ctypes.c_size_t(100))
+        return got.raw[:length]
+
+    def found(ring, name):
+        return control(search, ring, b"user", name, 0)
+
+    named = control(join, b"of the test")
+    control(permit, named, 0x3F3F0000)
+    in_session = add(b"user", b"in session", b"session's", session)
+    in_thread = add(b"user", b"in thread", b"thread's", thread)
+    in_process = add(b"user", b"in process", b"process's", process)
+    of_user = add(b"user", b"of user", b"user's", user)
+    control(link, user, session)
+    ring = add(b"keyring", b"ring", None, session)
+    below = add(b"user", b"below", b"deep", ring)
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # The session's keyring is the parent's, the others are not.
+        os.read(r, 1)
+        same(found(session, b"in session"), in_session)
+        try:
+            found(process, b"in process")
+        except OSError as error:
+            os._exit(0 if error.errno == errno.ENOKEY else 1)
+        os._exit(1)
+    pause()
+    want = {
+        in_session: b"session's",
+        in_thread: b"thread's",
+        in_process: b"process's",
+        of_user: b"user's",
+        below: b"deep",
+    }
+    same({key: payload(key) for key in want}, want)
+    same((found(thread, b"in thread"), found(user, b"of user")), (in_thread, of_user))
+    shown = ctypes.create_string_buffer(200)
+    control(describe, ring, shown, ctypes.c_size_t(200))
+    same(shown.value.startswith(b"keyring;"), True, shown.value)
+    os.write(w, b"x")
+    ended(child)
+    same(control(join, b"of the test"), 0, "the session's keyring by its name")
+    control(unlink, of_user, user)
+    control(timeout, in_session, 1)
+    time.sleep(1.1)
+    try:
+        same(payload(in_session), "an error")
+    except OSError as error:
+        same(error.errno in (errno.EKEYEXPIRED, errno.ENOKEY), True)

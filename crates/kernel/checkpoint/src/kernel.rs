@@ -30,7 +30,7 @@ impl KernelState {
     /// What it has that cannot be saved.
     pub fn obstacles(kernel: &Kernel) -> Vec<String> {
         let first = &kernel.first;
-        let counts = [(first.loops.numbers().len(), "loop devices"), (kernel.keys.count(), "keys")];
+        let counts = [(first.loops.numbers().len(), "loop devices")];
         counts
             .iter()
             .filter(|(n, _)| *n > 0)

@@ -3,10 +3,12 @@
 use crate::files::{FileRestorer, Given, Late};
 use crate::network::NetworkRestorer;
 use crate::state::{Memory, SandboxState};
+use abi::Errno;
 use cgroup::Cgroup;
 use container::Container;
 use files::FdTable;
 use hostsys::page_file::PageFile;
+use ipc::aio::{AioContext, AioState};
 use mm::{Mm, Restorer};
 use mounts::{FsContext, MountNs};
 use netstack::tcp::Outside;
@@ -15,7 +17,7 @@ use platform::{Context, Spawn};
 use std::collections::HashMap;
 use std::sync::Arc;
 use task::{Current, Kernel, Resources};
-use vfs::{Internal, OpenFile};
+use vfs::{Caller, Internal, MapRequest, Mapping, OpenFile};
 
 /// What a sandbox is restored with.
 pub struct Restoring<'a> {
@@ -90,6 +92,8 @@ pub fn restore(
     let spaces = Spaces::restore(&saved.spaces, &tools)?;
     let _taken = kernel.restore_pids(&saved.processes, &spaces)?;
     spaces.settle(&saved.spaces);
+    let user = |inum| spaces.user(inum).map(|ns| ns.inum());
+    kernel.keys.restore(&saved.keys, &user).map_err(|error| format!("keys: {error}"))?;
     let cx = Internal::new(&kernel.vfs);
     let network = std::mem::take(&mut saved.network);
     let network = NetworkRestorer::new(&kernel.first.namespaces.net, network, &|inum| spaces.net(inum))?;
@@ -108,7 +112,7 @@ pub fn restore(
         console: restoring.console.as_ref(),
         net: &|inum| network.net(inum),
         socket: &|ino| network.socket(ino),
-        ipc: &|_| Some(kernel.first.namespaces.ipc.clone()),
+        ipc: &|inum| spaces.ipc(inum),
         pid: &|nr| kernel.pids.find(nr),
     };
     let mut files = FileRestorer::new(given, &saved.files)?;
@@ -142,7 +146,10 @@ pub fn restore(
         threads.into_iter().for_each(|thread| thread.exit());
     }
     files.attach_terminals();
-    kernel.first.namespaces.ipc.sysv.shm_settle();
+    for ns in saved.files.ipc.iter().filter_map(|one| spaces.ipc(one.inum)) {
+        ns.sysv.shm_settle();
+    }
+    kernel.keys.settle();
     kernel.look_at_bandwidth();
     drop(files);
     network.go_on(restoring.outside);
@@ -181,6 +188,12 @@ fn restore_memory(
                 return Err(format!("memory of thread {thread}: {error}"));
             }
         };
+        for one in &state.aio {
+            if let Err(error) = restore_aio(&cx, kernel, &mm, files, one) {
+                ctx.exit();
+                return Err(format!("memory of thread {thread}: a context of io_setup(2): {error}"));
+            }
+        }
         let (mut threads, mut known) = (Vec::new(), vec![*first]);
         for tgid in users.iter().skip(1) {
             threads.push(ctx.spawn(Spawn::Thread).map_err(|e| format!("the host gives no thread: {e}"))?);
@@ -192,5 +205,28 @@ fn restore_memory(
             return Err(format!("the memory of thread {thread} is there twice"));
         }
     }
+    Ok(())
+}
+
+/// A context of io_setup(2). Its ring must be a file in memory that cannot shrink, as the sentry uses it where it is mapped.
+fn restore_aio(
+    cx: &dyn Caller,
+    kernel: &Kernel,
+    mm: &Mm,
+    files: &FileRestorer<'_>,
+    saved: &AioState,
+) -> abi::Result<()> {
+    let (file, len) = (files.file(saved.file).ok_or(Errno::EINVAL)?, saved.ring_size()?);
+    let seals = tmpfs::get_seals(&file)?;
+    if seals & libc::F_SEAL_SHRINK as u32 == 0 || file.attr()?.size < len {
+        return Err(Errno::EINVAL);
+    }
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let wanted = MapRequest { prot, shared: true, offset: 0, len };
+    let map = file.ops.as_map().ok_or(Errno::EINVAL)?;
+    let Mapping::Host { fd, .. } = map.map(cx, &file, &wanted)? else { return Err(Errno::EINVAL) };
+    let context = AioContext::restore(cx, &kernel.spaces.aio, saved, &*fd)?;
+    // The table knows contexts by the files of now.
+    mm.aio.lock().insert(file.id, context);
     Ok(())
 }

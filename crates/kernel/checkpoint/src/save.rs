@@ -88,7 +88,9 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     let mut parts =
         Found { spaces: &spaces, memory: Vec::new(), tables: BTreeMap::new(), contexts: Vec::new() };
     let mut processes = standstill.processes(&mut parts).map_err(obstacles)?;
-    let ipc = &kernel.first.namespaces.ipc;
+    // Those that no task is in come to light with the files, too late to have objects.
+    let mut ipc = vec![kernel.first.namespaces.ipc.clone()];
+    ipc.extend(spaces.borrow().ipc().cloned());
     let cx = Internal::new(&kernel.vfs);
     let network = NetworkSaver::new();
     let note = |socket: &SocketFile| {
@@ -103,7 +105,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     };
     let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, around);
     files.container(&kernel.first, saving.baseline);
-    files.ipc(ipc);
+    ipc.iter().for_each(|ns| files.ipc(ns));
     files.console(saving.console.clone());
     let terminals: Vec<_> = {
         let tree = kernel.tree.lock();
@@ -116,13 +118,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         ContextOf { thread: *tid, context }
     });
     let contexts = contexts.collect();
-    let mut refused = Vec::new();
     for (tid, mm) in &parts.memory {
-        refused.extend(
-            mm.obstacles()
-                .into_iter()
-                .map(|what| format!("the memory of process {} has {what}", shown(kernel, *tid))),
-        );
         let mapped: Vec<_> =
             mm.with_map(|map| map.iter().filter_map(|area| area.file.as_deref().cloned()).collect());
         for file in mapped.iter().chain(&mm.image().exe) {
@@ -131,7 +127,8 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     }
     let files = files.check();
     let spaces = spaces.borrow();
-    for ns in spaces.ipc() {
+    let mut refused = Vec::new();
+    for ns in spaces.ipc().filter(|ns| !ipc.iter().any(|known| known.inum == ns.inum)) {
         let (semaphores, messages, segments) = ns.sysv.counts();
         if semaphores + messages + segments + ns.mqueue.count() > 0 {
             refused.push(format!("ipc:[{}] has System V objects or message queues", ns.inum));
@@ -139,6 +136,10 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     }
     for ns in spaces.cgroups().filter(|ns| ns.root.is_removed()) {
         refused.push(format!("cgroup:[{}] has a root that was removed", ns.inum));
+    }
+    let initial = kernel.vfs.resources.user_ns.inum();
+    if kernel.keys.namespaces().into_iter().any(|inum| inum != initial && !spaces.has_user(inum)) {
+        refused.push("keys of a user namespace that no process is in".into());
     }
     let nets: Vec<_> = spaces.nets().cloned().collect();
     let network = network.finish(&kernel.first.namespaces.net, &nets);
@@ -168,6 +169,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         contexts,
         files: files.finish(&cx, &*saving.pages).map_err(|what| obstacles(vec![what]))?,
         network,
+        keys: kernel.keys.state(),
         memory,
         shared,
     })

@@ -5,6 +5,7 @@ use crate::kernel::KernelState;
 use crate::network::NetworkState;
 use cgroup::GroupsState;
 use files::FdTableState;
+use keys::KeysState;
 use nsproxy::SpacesState;
 use serde::{Deserialize, Serialize};
 use task::ProcessesState;
@@ -50,6 +51,9 @@ pub struct SandboxState {
     pub files: FilesState,
     /// Sockets and connections.
     pub network: NetworkState,
+    /// Keys and keyrings.
+    #[serde(default)]
+    pub keys: KeysState,
     /// Address spaces.
     pub memory: Vec<Memory>,
     /// Memory that address spaces share without a file.

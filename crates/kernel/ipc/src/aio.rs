@@ -3,7 +3,7 @@
 //! A context is a ring of finished operations in memory that the guest has mapped. A program may take operations from
 //! it by itself. The guest may write anything there. So an index is taken modulo the ring's size, and events go only to
 //! the place of the kernel's own tail. Contexts belong to an address space, which identifies them by the file behind
-//! the mapping. Lock: a context's tail, a leaf.
+//! the mapping. Lock: a context's tail, a leaf. A checkpoint keeps [`AioState`]; the ring is kept with its file.
 
 use abi::{Errno, PAGE_SIZE, Result};
 use caller::quota::{Charge, Kind};
@@ -117,11 +117,29 @@ impl Ring {
     }
 }
 
+/// A context as plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct AioState {
+    /// The open file that its ring is mapped from.
+    pub file: u64,
+    max: u32,
+    tail: u32,
+    user: u32,
+}
+
+impl AioState {
+    /// Bytes of its ring. EINVAL for a context that cannot be.
+    pub fn ring_size(&self) -> Result<u64> {
+        if (1..=MAX_TOTAL).contains(&self.max.into()) { Ok(ring_size(self.max)) } else { Err(Errno::EINVAL) }
+    }
+}
+
 /// A context.
 pub struct AioContext {
     max: u32,
     ring: Ring,
     tail: Mutex<u32>,
+    uid: u32,
     queue: WaitQueue,
     dead: AtomicBool,
     _reserved: Reserved,
@@ -149,18 +167,50 @@ impl AioContext {
     /// One for `max` operations with a ring in a file of [`ring_size`] bytes that cannot shrink; EAGAIN when there are
     /// too many contexts or operations in all.
     pub fn new(cx: &dyn Caller, all: &Arc<Operations>, max: u32, ring: impl AsFd) -> Result<Arc<AioContext>> {
-        let user = cx.quotas().account(cx.creds().uid);
+        AioContext::with(cx, cx.creds().uid, all, max, ring, 0)
+    }
+
+    fn with(
+        cx: &dyn Caller,
+        uid: u32,
+        all: &Arc<Operations>,
+        max: u32,
+        ring: impl AsFd,
+        tail: u32,
+    ) -> Result<Arc<AioContext>> {
+        let user = cx.quotas().account(uid);
         let charge = user.charge(Kind::AioContexts, 1).ok_or(Errno::EAGAIN)?;
         let reserved = Reserved::new(all, max.into())?;
         Ok(Arc::new(AioContext {
             max,
             ring: Ring::new(ring, ring_size(max))?,
-            tail: Mutex::new(0),
+            tail: Mutex::new(tail),
+            uid,
             queue: WaitQueue::new(),
             dead: AtomicBool::new(false),
             _reserved: reserved,
             _charge: charge,
         }))
+    }
+
+    /// As plain data; `file` is the open file that its ring is mapped from.
+    pub fn state(&self, file: u64) -> AioState {
+        AioState { file, max: self.max, tail: *self.tail.lock(), user: self.uid }
+    }
+
+    /// Back from plain data, with a ring in a file of at least [`AioState::ring_size`] bytes that cannot shrink. EAGAIN when there
+    /// are too many, EINVAL for what cannot be.
+    pub fn restore(
+        cx: &dyn Caller,
+        all: &Arc<Operations>,
+        saved: &AioState,
+        ring: impl AsFd,
+    ) -> Result<Arc<AioContext>> {
+        let places = (saved.ring_size()? - HEADER as u64) / EVENT as u64;
+        if u64::from(saved.tail) >= places {
+            return Err(Errno::EINVAL);
+        }
+        AioContext::with(cx, saved.user, all, saved.max, ring, saved.tail)
     }
 
     fn len(&self) -> u32 {
@@ -248,6 +298,20 @@ mod tests {
             assert!(c.take(&cx, 0, 1000, now).unwrap().len() < 1000);
         }
         assert_eq!(c.take(&cx, 1, 9, now), Ok(vec![]));
+        let saved = c.state(7);
+        guest.word(HEAD).store(saved.tail, Ordering::Relaxed);
+        c.finish(event(5));
+        let saved = AioState { tail: c.state(7).tail, ..saved };
+        drop(c);
+        let c = AioContext::restore(&cx, &all, &saved, &fd).unwrap();
+        assert_eq!((c.state(7), c.take(&cx, 1, 9, now)), (saved, Ok(vec![event(5)])));
+        for bad in [
+            AioState { tail: u32::MAX, ..saved },
+            AioState { max: 0, ..saved },
+            AioState { max: u32::MAX, ..saved },
+        ] {
+            assert_eq!(AioContext::restore(&cx, &all, &bad, &fd).err(), Some(Errno::EINVAL));
+        }
         drop(c);
         assert_eq!(all.total(), 0);
     }

@@ -29,7 +29,7 @@ pub(crate) mod need {
 }
 
 /// Type of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Kind {
     /// `user`: bytes.
     User,

@@ -6,7 +6,8 @@
 //! exist is negated, as on a host without request-key(8).
 //!
 //! A user is a user namespace and a user ID. The permissions of a key for user, group and others apply only to
-//! credentials of the namespace that the key was made in. A checkpoint keeps nothing of it yet.
+//! credentials of the namespace that the key was made in. A checkpoint keeps [`KeysState`], and a
+//! [`HolderState`] of each thread.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod quota;
 mod rings;
 mod search;
 mod show;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -27,4 +29,5 @@ mod tests;
 pub use holder::{Holder, Subject};
 pub use key::{DESCRIPTION_MAX, Kind, PAYLOAD_MAX, Serial};
 pub use quota::Setting;
+pub use state::{HolderState, KeyState, KeysState, PayloadState, UserState};
 pub use store::Keys;

@@ -4,7 +4,7 @@ use crate::key::Serial;
 use std::collections::BTreeMap;
 
 /// A file of /proc/sys/kernel/keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Setting {
     /// Seconds until a key that has expired or was revoked goes.
     GcDelay,

@@ -184,3 +184,37 @@ fn what_is_not_there_is_negated_once() {
     assert_eq!(ask(true), Err(Errno::ENOKEY));
     assert_eq!(w.keys.store.lock().keys.len(), count);
 }
+
+#[test]
+fn state_and_back() {
+    let w = world();
+    let holder = Holder::new(&w.keys);
+    let subject = Subject::new(&w.user, &holder);
+    let ring = w.keys.add(&subject, Some(Kind::Keyring), text("r"), vec![], SESSION).unwrap();
+    let key = w.keys.add(&subject, Some(Kind::User), text("k"), vec![1, 2], ring).unwrap();
+    w.keys.add(&subject, Some(Kind::BigKey), text("b"), vec![3; 5000], PROCESS).unwrap();
+    w.keys.set(Setting::MaxKeys, 77);
+    let (saved, held) = (w.keys.state(), holder.state().unwrap());
+
+    let keys = Keys::new(ktime::Clock::default());
+    keys.restore(&saved, &Some).unwrap();
+    let again = Holder::restore(&keys, &held).unwrap();
+    keys.settle();
+    assert_eq!((keys.state(), again.state()), (saved.clone(), Some(held)));
+    assert_eq!(keys.store.lock().totals.bytes, w.keys.store.lock().totals.bytes);
+    let subject = Subject::new(&w.user, &again);
+    assert_eq!(keys.read(&subject, key).unwrap(), [1, 2]);
+    drop(again);
+    keys.settle();
+    let (left, links) = (keys.count(), keys.store.lock().totals.links);
+    drop(holder);
+    assert_eq!((left, links), (w.keys.count(), w.keys.store.lock().totals.links));
+
+    let restored = |saved: &crate::KeysState| Keys::new(ktime::Clock::default()).restore(saved, &Some);
+    assert_eq!(restored(&saved), Ok(()));
+    assert_eq!(Keys::new(ktime::Clock::default()).restore(&saved, &|_| None), Err(Errno::EINVAL));
+    assert!(Holder::restore(&Keys::new(ktime::Clock::default()), &held).is_err());
+    for bad in crate::state::hostile(&saved) {
+        assert_eq!(restored(&bad), Err(Errno::EINVAL), "{bad:?}");
+    }
+}

@@ -110,13 +110,6 @@ fn failed(v: &Vma, error: &dyn std::fmt::Display) -> String {
 }
 
 impl Mm {
-    /// What stands against a checkpoint of the address space, in words.
-    pub fn obstacles(&self) -> Vec<String> {
-        let contexts = self.aio.lock().len();
-        let aio = (contexts > 0).then(|| format!("{contexts} contexts of io_setup(2)"));
-        aio.into_iter().collect()
-    }
-
     /// Saves the address space under the number `id`. All its guest threads stand still; `ctx` is one of them, with
     /// nothing queued and nothing to settle ([`Mm::settle`]). Without `own` all memory that may hold something is read.
     pub fn state(
@@ -135,6 +128,11 @@ impl Mm {
             area.file = v.file.as_deref().map(|f| f.id);
         }
         state.id = id;
+        // Nothing leads to a context without its mapping.
+        let mapped = |file: u64| state.areas.iter().any(|area| area.file == Some(file));
+        let contexts = self.aio.lock().clone();
+        let kept = contexts.iter().filter(|(file, _)| mapped(**file));
+        state.aio = kept.map(|(file, context)| context.state(*file)).collect();
         state.user_ns = self.user_ns.inum();
         state.dumpable = self.dumpable.load(Ordering::Relaxed);
         state.dump_filter = self.dump_filter.load(Ordering::Relaxed);

@@ -6,6 +6,7 @@ use crate::policy::Policy;
 use abi::PAGE_SIZE;
 use files::MappedFile;
 use image::Extent;
+use ipc::aio::AioState;
 use platform::Limits;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -56,6 +57,9 @@ pub struct MemoryState {
     pub image: ImageState,
     /// The mappings in ascending order, without those of the platform.
     pub areas: Vec<AreaState>,
+    /// Contexts of io_setup(2).
+    #[serde(default)]
+    pub aio: Vec<AioState>,
 }
 
 /// [`crate::ImageInfo`].

@@ -221,6 +221,11 @@ impl SpaceSaver {
         inum
     }
 
+    /// Whether this is the number of a user namespace that was noted.
+    pub fn has_user(&self, inum: u64) -> bool {
+        self.users.contains_key(&inum)
+    }
+
     /// The IPC namespaces that were noted.
     pub fn ipc(&self) -> impl Iterator<Item = &Arc<Ipc>> {
         self.ipc.values()

@@ -13,6 +13,7 @@ use crate::tree::NodeState;
 use abi::{Errno, SigSet, Signal};
 use cgroup::Cgroup;
 use files::FdTable;
+use keys::HolderState;
 use ktime::Ktime;
 use mm::Mm;
 use mounts::FsContext;
@@ -119,6 +120,9 @@ pub struct ThreadState {
     /// It shares adjustments of semaphores (CLONE_SYSVSEM) with threads listed before: the ID of the first of them, or its own.
     #[serde(default)]
     pub sem_undo: Option<i32>,
+    /// Its keyrings.
+    #[serde(default)]
+    pub keyrings: Option<HolderState>,
     /// Its namespaces; `None` for those that its container began with.
     #[serde(default)]
     pub namespaces: Option<SetState>,
@@ -267,7 +271,6 @@ impl Task {
             (self.seccomp.chain().is_some_and(|c| c.is_supervised()), "has a supervised seccomp filter"),
             (policy, "has a memory policy"),
             (inherits, "holds or waits for a futex with priority inheritance"),
-            (!self.keyrings.is_default(), "has keyrings of its own"),
         ];
         checks.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
     }
@@ -431,6 +434,7 @@ impl Task {
             parked,
             time: (load(&self.user_seen), self.sentry_time()),
             sem_undo,
+            keyrings: self.keyrings.state(),
             namespaces: None,
             cgroup: self.cgroup.group().id(),
         }

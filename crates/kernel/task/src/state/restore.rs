@@ -11,6 +11,7 @@ use crate::tree::{NodeState, Tree};
 use abi::{SigSet, Signal};
 use cgroup::{Cgroup, Changes, Member};
 use container::Container;
+use keys::Holder;
 use lock_order::Mutex;
 use nsproxy::Spaces;
 use pid::{Attached, Pid};
@@ -289,7 +290,12 @@ impl Kernel {
             creds,
             nsproxy,
             cgroup: Member::placed(&control_group),
-            keyrings: keys::Holder::new(&self.keys),
+            keyrings: match &saved.keyrings {
+                Some(state) => {
+                    Holder::restore(&self.keys, state).map_err(|e| said(&format!("keyrings: {e}")))?
+                }
+                None => Holder::new(&self.keys),
+            },
             mempolicy: mm::Policy::default(),
             blocked: SigSet(saved.words[0]),
             comm: saved.comm,
