@@ -498,3 +498,74 @@ def kind_keys():
         same(payload(in_session), "an error")
     except OSError as error:
         same(error.errno in (errno.EKEYEXPIRED, errno.ENOKEY), True)
+
+
+def kind_landlock():
+    """A process under two layers of rules, for files in memory and on the host and for ports; and a ruleset that is open."""
+    create, add, restrict = 444, 445, 446
+    read_file, write_file, bind_port = 4, 2, 1
+    os.mkdir("/dev/shm/may"), os.mkdir(DIR + "/may")
+    for path in ("/dev/shm/may/f", "/dev/shm/f", DIR + "/may/f", DIR + "/f"):
+        open(path, "w").close()
+
+    def ruleset(files, ports=0):
+        attributes = struct.pack("QQ", files, ports)
+        return call("syscall", create, attributes, ctypes.c_size_t(16), 0)
+
+    def allow(rules, path, accesses):
+        fd = os.open(path, os.O_PATH)
+        call("syscall", add, rules, 1, struct.pack("=Qi", accesses, fd), 0)
+        os.close(fd)
+
+    def enforce(rules):
+        call("prctl", 38, 1, 0, 0, 0)
+        call("syscall", restrict, rules, 0)
+
+    def may(path, flags):
+        try:
+            os.close(os.open(path, flags))
+            return True
+        except PermissionError:
+            return False
+
+    def works():
+        paths = ("/dev/shm/may/f", "/dev/shm/f", DIR + "/may/f", DIR + "/f")
+        same([may(path, os.O_WRONLY) for path in paths], [True, False, True, False], "writing")
+        same([may(path, os.O_RDONLY) for path in paths], [True, False, False, False], "reading")
+        free, used = socket.socket(), socket.socket()
+        free.bind(("127.0.0.1", 7001))
+        try:
+            used.bind(("127.0.0.1", 7002))
+            return "a port that no rule allows"
+        except PermissionError:
+            return None
+
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        first = ruleset(write_file, bind_port)
+        allow(first, "/dev/shm/may", write_file), allow(first, DIR + "/may", write_file)
+        call("syscall", add, first, 2, struct.pack("QQ", bind_port, 7001), 0)
+        enforce(first)
+        second = ruleset(read_file)
+        allow(second, "/dev/shm/may", read_file)
+        enforce(second)
+        os.write(w, b"x")
+        while not os.path.exists(DIR + "/go"):
+            time.sleep(0.01)
+        same(works(), None)
+        os._exit(0)
+    os.read(r, 1)
+    unused = ruleset(write_file)
+    allow(unused, "/dev/shm/may", write_file)
+    pause()
+    ended(child)
+    other = os.fork()
+    if other == 0:
+        allow(unused, DIR + "/may", write_file)
+        enforce(unused)
+        paths = ("/dev/shm/may/f", "/dev/shm/f", DIR + "/may/f", DIR + "/f")
+        same([may(path, os.O_WRONLY) for path in paths], [True, False, True, False], "another process")
+        os._exit(0)
+    ended(other)
+    same(may("/dev/shm/f", os.O_WRONLY), True, "this process")

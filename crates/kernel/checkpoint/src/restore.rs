@@ -9,6 +9,7 @@ use container::Container;
 use files::FdTable;
 use hostsys::page_file::PageFile;
 use ipc::aio::{AioContext, AioState};
+use landlock::Domain;
 use mm::{Mm, Restorer};
 use mounts::{FsContext, MountNs};
 use netstack::tcp::Outside;
@@ -46,6 +47,7 @@ type MemoryOf = (Arc<Mm>, Vec<Box<dyn Context>>);
 struct Made<'a> {
     spaces: &'a Spaces,
     cgroups: &'a HashMap<u64, Arc<Cgroup>>,
+    domain: &'a dyn Fn(&[usize]) -> Option<Arc<Domain>>,
     memory: HashMap<i32, MemoryOf>,
     tables: HashMap<u64, Arc<FdTable>>,
     contexts: HashMap<i32, Arc<FsContext>>,
@@ -67,6 +69,9 @@ impl Resources for Made<'_> {
     }
     fn control_group(&self, id: u64) -> Option<Arc<Cgroup>> {
         self.cgroups.get(&id).cloned()
+    }
+    fn landlock(&self, layers: &[usize]) -> Option<Arc<Domain>> {
+        (self.domain)(layers)
     }
 }
 
@@ -124,6 +129,7 @@ pub fn restore(
         process: &|tgid| groups.find(tgid),
         table: &|id| tables.get(&id).map(|table| table.id),
         signals: kernel.io_signals(),
+        landlock: kernel.landlock.clone(),
     };
     files.finish(&saved.files, &late)?;
     for table in &saved.tables {
@@ -131,8 +137,15 @@ pub fn restore(
             new.fill(table, |id| files.file(id));
         }
     }
-    let mut made =
-        Made { spaces: &spaces, cgroups: &cgroups, memory: HashMap::new(), tables, contexts: HashMap::new() };
+    let domain = |layers: &[usize]| files.domain(layers);
+    let mut made = Made {
+        spaces: &spaces,
+        cgroups: &cgroups,
+        domain: &domain,
+        memory: HashMap::new(),
+        tables,
+        contexts: HashMap::new(),
+    };
     for one in &saved.contexts {
         let context = files.context(&one.context);
         let context =

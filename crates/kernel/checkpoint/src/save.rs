@@ -8,6 +8,7 @@ use crate::state::{ContextOf, Memory, SandboxState};
 use crate::{Obstacle, SAVED_BY};
 use files::FdTable;
 use image::PageSink;
+use landlock::{Domain, LandlockSaver};
 use mm::{Mm, Presence, Saver};
 use mounts::FsContext;
 use nsproxy::{Namespace, NsProxy, SetState, SpaceSaver};
@@ -35,6 +36,7 @@ pub struct Saving<'a> {
 /// A thread's parts as the walk over threads meets them.
 struct Found<'a> {
     spaces: &'a RefCell<SpaceSaver>,
+    landlock: LandlockSaver,
     memory: Vec<(i32, Arc<Mm>)>,
     tables: BTreeMap<u64, (i32, Arc<FdTable>)>,
     contexts: Vec<(i32, Arc<FsContext>)>,
@@ -49,6 +51,9 @@ impl SavedParts for Found<'_> {
     }
     fn file_context(&mut self, tid: i32, fs: &Arc<FsContext>) {
         self.contexts.push((tid, fs.clone()));
+    }
+    fn landlock(&mut self, domain: &Domain) -> Vec<usize> {
+        self.landlock.domain(domain)
     }
     fn namespace(&mut self, ns: &Namespace) {
         self.spaces.borrow_mut().note(ns);
@@ -85,8 +90,13 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     }
     let spaces = RefCell::new(SpaceSaver::default());
     spaces.borrow_mut().given(kernel.first.index(), &kernel.first.namespaces);
-    let mut parts =
-        Found { spaces: &spaces, memory: Vec::new(), tables: BTreeMap::new(), contexts: Vec::new() };
+    let mut parts = Found {
+        spaces: &spaces,
+        landlock: LandlockSaver::default(),
+        memory: Vec::new(),
+        tables: BTreeMap::new(),
+        contexts: Vec::new(),
+    };
     let mut processes = standstill.processes(&mut parts).map_err(obstacles)?;
     // Those that no task is in come to light with the files, too late to have objects.
     let mut ipc = vec![kernel.first.namespaces.ipc.clone()];
@@ -107,6 +117,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     files.container(&kernel.first, saving.baseline);
     ipc.iter().for_each(|ns| files.ipc(ns));
     files.console(saving.console.clone());
+    files.landlock = std::mem::take(&mut parts.landlock);
     let terminals: Vec<_> = {
         let tree = kernel.tree.lock();
         tree.nodes().filter_map(|node| tree.terminal(node.sid()).cloned()).collect()

@@ -7,7 +7,6 @@
 //! dropped and the wait queue is notified after the lock is released. A checkpoint keeps [`FanotifyState`], marks and events. A
 //! thread that waits for an answer makes its call again, so questions are asked anew.
 
-use crate::known_place::{Known, KnownPlace};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::quota::{Account, Charge, Kind};
@@ -17,7 +16,7 @@ use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use vfs::notify::marks::{Actor, Group, Mark, MarkMask, Marked, ON_CHILD, ON_DIR, Question};
-use vfs::{Caller, FileOps, OpenFile, Path, StreamOps};
+use vfs::{Caller, FileOps, Known, KnownPlace, OpenFile, Path, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// What fanotify_init(2) takes.

@@ -3,7 +3,6 @@
 //! An instance is a queue of events and a table of watches; `vfs::notify` delivers the events. Lock rank: leaf; the
 //! wait queue is notified after the lock is released. A checkpoint keeps [`InotifyState`].
 
-use crate::known_place::{Known, KnownPlace};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use caller::quota::{Account, Charge, Kind, Limit};
@@ -13,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::notify::{self, Listener, Watch, event};
-use vfs::{Caller, FileOps, InodeRef, OpenFile, Path, StreamOps};
+use vfs::{Caller, FileOps, InodeRef, Known, KnownPlace, OpenFile, Path, StreamOps};
 use wait::{Events, WaitQueue};
 
 const IN_Q_OVERFLOW: u32 = 0x4000;

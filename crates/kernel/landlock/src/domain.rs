@@ -9,15 +9,15 @@ pub const MAX_LAYERS: usize = 16;
 
 /// A layer: a ruleset as it was when it was enforced.
 #[derive(Debug)]
-struct Layer {
-    handled: Handled,
-    rules: Rules,
+pub(crate) struct Layer {
+    pub(crate) handled: Handled,
+    pub(crate) rules: Rules,
 }
 
 /// A domain: its layers, the first enforced one first. Domains share the layers of the one that they were made from.
 #[derive(Debug)]
 pub struct Domain {
-    layers: Vec<Arc<Layer>>,
+    pub(crate) layers: Vec<Arc<Layer>>,
 }
 
 impl Domain {

@@ -3,19 +3,22 @@
 //! A [`Ruleset`] collects rules while its descriptor is open. [`Domain::new`] freezes a copy of it as the topmost layer
 //! of a domain; credentials hold the domain, so that clone(2) and execve(2) inherit it. Every layer that handles an
 //! access must allow it by a rule on the way from the file up to the root. This crate knows objects by number only. The
-//! file layer walks up and asks. A domain never changes, so it has no lock. A ruleset has one, a leaf.
+//! file layer walks up and asks. A domain never changes, so it has no lock. A ruleset has one, a leaf. A checkpoint keeps
+//! [`LayerState`]s.
 
 #![forbid(unsafe_code)]
 
 mod domain;
 mod fs;
 mod ruleset;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub use domain::{Domain, MAX_LAYERS};
 pub use fs::Request;
 pub use ruleset::{Handled, Object, ObjectKey, Pool, Ruleset};
+pub use state::{LandlockRestorer, LandlockSaver, LayerState};
 
 /// The version of the interface that landlock_create_ruleset(2) tells.
 pub const VERSION: u64 = 7;

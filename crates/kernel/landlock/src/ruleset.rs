@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most rules of a ruleset: they live in the sentry.
-const MAX_RULES: usize = 4096;
+pub(crate) const MAX_RULES: usize = 4096;
 /// Most rules of all rulesets and domains of a kernel, one more for each of these. About 64 MiB.
 const MAX_LIVE: usize = 1 << 19;
 
@@ -77,7 +77,7 @@ pub(crate) struct Rules {
 pub struct Ruleset {
     /// What it is about.
     pub handled: Handled,
-    rules: Mutex<Rules>,
+    pub(crate) rules: Mutex<Rules>,
 }
 
 impl Ruleset {
@@ -119,7 +119,7 @@ impl Ruleset {
 }
 
 impl Rules {
-    fn new(
+    pub(crate) fn new(
         pool: &Arc<Pool>,
         files: BTreeMap<ObjectKey, (u64, Object)>,
         ports: BTreeMap<u16, u64>,

@@ -1,6 +1,9 @@
 //! Layers, scopes and moves, with numbers for files.
 
-use crate::{Domain, Handled, Object, Request, Ruleset, access, net, scope};
+use crate::{
+    Domain, Handled, LandlockRestorer, LandlockSaver, LayerState, Object, Request, Ruleset, access, net,
+    scope,
+};
 use abi::Errno;
 use std::sync::Arc;
 
@@ -98,4 +101,40 @@ fn bounds() {
     assert_eq!(Domain::new(Some(&d), &r).err(), Some(Errno::E2BIG));
     let results: Vec<_> = (0..5000).map(|n| r.allow_file(object(n), access::READ_FILE)).collect();
     assert_eq!(results.last(), Some(&Err(Errno::E2BIG)));
+}
+
+#[test]
+fn state_and_back() {
+    let ruleset = fs(access::READ_FILE | access::WRITE_FILE, &[(5, access::READ_FILE)]);
+    let first = Domain::new(None, &ruleset).unwrap();
+    let second = Domain::new(Some(&first), &fs(access::READ_FILE, &[(9, access::READ_FILE)])).unwrap();
+    let mut saver = LandlockSaver::default();
+    let places = [saver.domain(&first), saver.domain(&second)];
+    let open = saver.ruleset(&ruleset);
+    assert_eq!((&places, open), (&[vec![0], vec![0, 1]], 2));
+
+    // The files have other numbers by now.
+    let objects: Vec<Object> = saver.objects().iter().map(|one| object(one.key.1 + 100)).collect();
+    let restorer = LandlockRestorer::new(&Arc::default(), saver.layers(), &objects).unwrap();
+    let [first, second] = places.map(|places| restorer.domain(&places).unwrap());
+    assert_eq!(ask(&first, access::READ_FILE, &[105]), Ok(()));
+    assert_eq!(ask(&first, access::READ_FILE, &[5]), Err(Errno::EACCES));
+    assert_eq!(ask(&second, access::READ_FILE, &[109, 105]), Ok(()));
+    assert_eq!(ask(&second, access::READ_FILE, &[105]), Err(Errno::EACCES));
+    assert!(first.contains(Some(&second)) && !second.contains(Some(&first)));
+    let ruleset = restorer.ruleset(open).unwrap();
+    ruleset.allow_file(object(7), access::WRITE_FILE).unwrap();
+    assert_eq!(ask(&Domain::new(None, &ruleset).unwrap(), access::READ_FILE, &[105]), Ok(()));
+
+    let bad = |layer: LayerState| LandlockRestorer::new(&Arc::default(), &[layer], &objects).err();
+    let good = saver.layers()[0].clone();
+    assert_eq!(bad(good.clone()), None);
+    assert_eq!(bad(LayerState { handled: [u64::MAX; 3], ..good.clone() }), Some(Errno::EINVAL));
+    assert_eq!(bad(LayerState { handled: [0; 3], ..good.clone() }), Some(Errno::EINVAL));
+    assert_eq!(bad(LayerState { files: vec![(2, 1)], ..good.clone() }), Some(Errno::EINVAL));
+    assert_eq!(bad(LayerState { ports: vec![(2, 1); 5000], ..good }), Some(Errno::EINVAL));
+    for places in [vec![], vec![7], vec![0; 17]] {
+        assert_eq!(restorer.domain(&places).err(), Some(Errno::EINVAL));
+    }
+    assert!(restorer.ruleset(3).is_err());
 }

@@ -13,6 +13,7 @@ use vfs::dentry::Dentry;
 use vfs::file::denied;
 use vfs::inode::NewNode;
 use vfs::mount::Path;
+use vfs::{InodeRef, KnownPlace};
 
 /// The right that making something of this type takes.
 fn making(kind: u32) -> u64 {
@@ -165,8 +166,24 @@ impl Moving<'_> {
     }
 }
 
+/// What a rule names, for a checkpoint.
+pub struct RuleObject {
+    /// The object.
+    pub inode: InodeRef,
+    /// What is known of the place by which it was named.
+    pub place: KnownPlace,
+}
+
+impl RuleObject {
+    /// That of a rule that [`rule_object`] made.
+    pub fn of(object: &Object) -> Option<&RuleObject> {
+        object.held.downcast_ref()
+    }
+}
+
 /// A place as a rule names it.
 pub fn rule_object(place: &Path) -> Result<Object> {
     let a = place.attr()?;
-    Ok(Object { key: (a.dev, a.ino), held: Arc::new(place.inode().clone()) })
+    let held = RuleObject { inode: place.inode().clone(), place: KnownPlace::of(place) };
+    Ok(Object { key: (a.dev, a.ino), held: Arc::new(held) })
 }

@@ -25,6 +25,6 @@ pub mod stack;
 pub mod walk;
 pub mod xattr;
 
-pub use domain::rule_object;
+pub use domain::{RuleObject, rule_object};
 pub use how::OpenHow;
 pub use lookup::{Lookup, Start};

@@ -15,6 +15,7 @@ use cgroup::Cgroup;
 use files::FdTable;
 use keys::HolderState;
 use ktime::Ktime;
+use landlock::Domain;
 use mm::Mm;
 use mounts::FsContext;
 use nsproxy::{Namespace, NsProxy, SetState, Spaces};
@@ -123,6 +124,9 @@ pub struct ThreadState {
     /// Its keyrings.
     #[serde(default)]
     pub keyrings: Option<HolderState>,
+    /// Its Landlock domain, as places of layers.
+    #[serde(default)]
+    pub landlock: Option<Vec<usize>>,
     /// Its namespaces; `None` for those that its container began with.
     #[serde(default)]
     pub namespaces: Option<SetState>,
@@ -204,6 +208,8 @@ pub trait SavedParts {
     fn descriptors(&mut self, tid: i32, table: &Arc<FdTable>);
     /// A file system context.
     fn file_context(&mut self, tid: i32, fs: &Arc<FsContext>);
+    /// A Landlock domain; gives the places of its layers.
+    fn landlock(&mut self, domain: &Domain) -> Vec<usize>;
     /// A namespace.
     fn namespace(&mut self, ns: &Namespace);
     /// The namespaces of a thread.
@@ -261,13 +267,11 @@ impl Current {
 impl Task {
     /// What keeps the thread from being saved.
     fn obstacle(&self) -> Option<&'static str> {
-        let creds = self.creds();
         // One lock after the other: guards would last as long as the literal.
         let policy = *self.mempolicy.lock() != mm::Policy::default();
         let inherits = !self.pi.lock().is_idle();
         let checks = [
             (self.trace.is_traced(), "is traced"),
-            (creds.landlock.is_some(), "is confined by Landlock"),
             (self.seccomp.chain().is_some_and(|c| c.is_supervised()), "has a supervised seccomp filter"),
             (policy, "has a memory policy"),
             (inherits, "holds or waits for a futex with priority inheritance"),
@@ -341,6 +345,9 @@ impl Standstill {
             let leader_creds = kernel.tree.lock().node(node.tgid).and_then(|node| node.leader_creds());
             if let Some(creds) = &leader_creds {
                 parts.namespace(&Namespace::User(creds.user_ns.clone()));
+                if creds.landlock.is_some() {
+                    return Err(vec![format!("process {} has ended under Landlock", group.pid.own_nr())]);
+                }
             }
             all.processes.push(group.state(node, place, leader_creds.as_deref()));
             let mut threads = group.threads();
@@ -382,6 +389,7 @@ impl Standstill {
                     (!Arc::ptr_eq(&set, &group.container.namespaces)).then(|| parts.namespaces(&set));
                 all.threads.push(ThreadState {
                     namespaces,
+                    landlock: task.creds().landlock.as_deref().map(|domain| parts.landlock(domain)),
                     ..task.state(current, named, seccomp_filters, sem_undo)
                 });
             }
@@ -435,6 +443,7 @@ impl Task {
             time: (load(&self.user_seen), self.sentry_time()),
             sem_undo,
             keyrings: self.keyrings.state(),
+            landlock: None,
             namespaces: None,
             cgroup: self.cgroup.group().id(),
         }
@@ -487,6 +496,8 @@ pub trait Resources {
     fn spaces(&self) -> &Spaces;
     /// The control group that had this number.
     fn control_group(&self, id: u64) -> Option<Arc<Cgroup>>;
+    /// The Landlock domain with layers of these places.
+    fn landlock(&self, layers: &[usize]) -> Option<Arc<Domain>>;
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod dentry;
 pub mod file;
 pub mod in_use;
 pub mod inode;
+mod known_place;
 pub mod mount;
 pub mod notify;
 pub mod policing;
@@ -37,4 +38,5 @@ pub use inode::{
     InternalInode, LinkInode, MagicLink, NewNode, OutsideSocket, PermissionInode, ServedInode, SetAttr,
     SpecialInode, TimeSet, XattrInode,
 };
+pub use known_place::{Known, KnownPlace};
 pub use mount::{Mount, MountFlags, Path, SbFlags, SuperBlock};

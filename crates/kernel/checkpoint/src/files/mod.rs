@@ -19,7 +19,7 @@ pub use restore::{FileRestorer, FindPid, Given, Late};
 pub use save::{Around, CheckedFiles, FileSaver};
 pub use state::{
     BoundState, ContextState, FileEventState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind,
-    MarkState, MountedTree, TerminalState, WatchState,
+    LandlockState, MarkState, MountedTree, TerminalState, WatchState,
 };
 pub use supers::{MakeSuper, SuperKind, SuperState};
 

@@ -17,8 +17,10 @@ use ipc::eventfd::EventFd;
 use ipc::fanotify::Fanotify;
 use ipc::inotify::Inotify;
 use ipc::pipe::{Pipe, fifo};
+use ipc::ruleset::RulesetFile;
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
+use landlock::{Domain, LandlockRestorer, Pool};
 use locks::{leases, records};
 use mounts::{FsContext, FsView, MountNs};
 use mqueue::{Notification, NotificationState};
@@ -85,6 +87,8 @@ pub struct Late<'a> {
     pub table: &'a dyn Fn(u64) -> Option<u64>,
     /// What sends the signals of files.
     pub signals: Arc<dyn IoSignals>,
+    /// What Landlock rules take together.
+    pub landlock: Arc<Pool>,
 }
 
 /// Finds what was open before by its identity.
@@ -101,6 +105,7 @@ pub struct FileRestorer<'a> {
     unix: Option<Restored>,
     /// Message queues, by the inode number that their IPC namespace had.
     queues: HashMap<u64, mqueue::Restored>,
+    landlock: Option<LandlockRestorer>,
 }
 
 /// A terminal, the file system that shows it, and whether it hangs up.
@@ -123,8 +128,18 @@ impl<'a> FileRestorer<'a> {
         let unix = sockets(&given, &objects, saved)?;
         let files = HashMap::new();
         let (unix, queues, nameless) = (Some(unix), HashMap::new(), RefCell::default());
-        let mut all =
-            FileRestorer { given, mounts, objects, nameless, files, pipes, terminals, unix, queues };
+        let mut all = FileRestorer {
+            given,
+            mounts,
+            objects,
+            nameless,
+            files,
+            pipes,
+            terminals,
+            unix,
+            queues,
+            landlock: None,
+        };
         for one in saved.files.iter().filter(|one| !is_late(one)) {
             let file = all.open(one).map_err(|error| failed(one, error))?;
             all.files.insert(one.open.id, file);
@@ -185,6 +200,16 @@ impl<'a> FileRestorer<'a> {
                 return Err("an IPC namespace is there twice".into());
             }
         }
+        let landlock = self.layers(&saved.landlock, &late.landlock);
+        let landlock = landlock.map_err(|error| format!("Landlock rules: {error:?}"))?;
+        for (place, layers) in &saved.landlock.sockets {
+            let domain = landlock.domain(layers);
+            let unix = self.unix.as_ref().ok_or("Unix sockets are restored already")?;
+            domain
+                .and_then(|domain| unix.confine(*place, domain))
+                .map_err(|error| format!("a Unix socket under Landlock: {error:?}"))?;
+        }
+        self.landlock = Some(landlock);
         for one in saved.files.iter().filter(|one| is_late(one)) {
             let file = match &one.kind {
                 Kind::Process(state) => (late.process)(state.process)
@@ -214,6 +239,11 @@ impl<'a> FileRestorer<'a> {
             self.signals(one, file, late).map_err(|error| failed(one, error))?;
         }
         Ok(())
+    }
+
+    /// The Landlock domain with layers of these places.
+    pub fn domain(&self, layers: &[usize]) -> Option<Arc<Domain>> {
+        self.landlock.as_ref()?.domain(layers).ok()
     }
 
     /// A process or thread by its number of before.
@@ -333,6 +363,10 @@ impl<'a> FileRestorer<'a> {
                 let process = (self.given.pid)(state.process).ok_or(Errno::EINVAL)?;
                 self.anonymous(saved, Fanotify::restore(self.given.cx, state, &process)?)
             }
+            Kind::Ruleset(place) => {
+                let landlock = self.landlock.as_ref().ok_or(Errno::EINVAL)?;
+                self.anonymous(saved, Arc::new(RulesetFile(landlock.ruleset(*place)?)))
+            }
             Kind::Segment(ns, id) => {
                 let ns = (self.given.ipc)(*ns).ok_or(Errno::ENOENT)?;
                 ns.sysv.shm_file(saved, *id)
@@ -394,7 +428,7 @@ impl<'a> FileRestorer<'a> {
 fn is_late(one: &FileState) -> bool {
     let of_process = |place: &PlaceState| place.path.get(1).is_some_and(u8::is_ascii_digit);
     match &one.kind {
-        Kind::Process(_) | Kind::Segment(..) | Kind::Queue(_) => true,
+        Kind::Process(_) | Kind::Segment(..) | Kind::Queue(_) | Kind::Ruleset(_) => true,
         Kind::Place | Kind::PathOnly => {
             one.open.place.as_ref().is_some_and(|place| of_process(place) && one.in_procfs)
         }

@@ -2,8 +2,8 @@
 
 use super::mounts::{Baseline, Belongs, MountState, NamespaceState, SpaceRef};
 use super::state::{
-    BoundState, ContextState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind, MountedTree,
-    TerminalState,
+    BoundState, ContextState, FileState, FilesState, InodeLocks, IpcNamespaceState, Kind, LandlockState,
+    MountedTree, TerminalState,
 };
 use super::supers::{SuperKind, SuperState, is_plain, of_process};
 use crate::Obstacle;
@@ -17,8 +17,10 @@ use ipc::eventfd::EventFd;
 use ipc::fanotify::Fanotify;
 use ipc::inotify::Inotify;
 use ipc::pipe::{Pipe, PipeEnd, PipeState};
+use ipc::ruleset::RulesetFile;
 use ipc::signalfd::SignalFd;
 use ipc::timerfd::TimerFd;
+use landlock::LandlockSaver;
 use locks::{leases, records};
 use mounts::{FsContext, MountNs};
 use mqueue::QueueFile;
@@ -85,6 +87,8 @@ pub struct FileSaver<'a> {
     /// What the containers began with.
     pub(super) views: Vec<(u32, Arc<FsContext>)>,
     ipc: Vec<Arc<Ipc>>,
+    /// Layers of domains.
+    pub landlock: LandlockSaver,
     noted: Vec<Noted>,
     known: HashSet<u64>,
     obstacles: Vec<Obstacle>,
@@ -116,6 +120,7 @@ impl<'a> FileSaver<'a> {
             loose: BTreeMap::new(),
             views: Vec::new(),
             ipc: Vec::new(),
+            landlock: LandlockSaver::default(),
             noted: Vec::new(),
             known: HashSet::new(),
             obstacles: Vec::new(),
@@ -339,7 +344,7 @@ impl<'a> FileSaver<'a> {
         }
     }
 
-    fn refuse(&mut self, what: String) {
+    pub(super) fn refuse(&mut self, what: String) {
         self.obstacles.push(Obstacle { what });
     }
 
@@ -387,11 +392,15 @@ impl<'a> FileSaver<'a> {
                 self.note(file, &|| "a descriptor in a message between Unix sockets".into());
             }
             if at == self.noted.len() {
+                let sockets =
+                    saved.confined.iter().map(|(place, domain)| (*place, self.landlock.domain(domain)));
+                checked.landlock.sockets = sockets.collect();
                 self.bound(&saved, &mut checked);
                 checked.unix = saved.state;
                 break;
             }
         }
+        self.rules(&mut checked);
         self.left_trees();
         checked.supers = self.file_systems();
         self.trees(&mut checked);
@@ -511,6 +520,9 @@ impl<'a> FileSaver<'a> {
         }
         if let Some(epoll) = ops.downcast_ref::<Epoll>() {
             return Ok(Kind::Epoll(epoll.state()));
+        }
+        if let Some(ruleset) = RulesetFile::of(file) {
+            return Ok(Kind::Ruleset(self.landlock.ruleset(ruleset)));
         }
         if let Some(inotify) = Inotify::of(file) {
             return self.watches(inotify, holder);
@@ -673,6 +685,7 @@ pub struct CheckedFiles {
     bound: Vec<BoundState>,
     unix: UnixState,
     ipc: Vec<IpcNamespaceState>,
+    pub(super) landlock: LandlockState,
     /// Processes that objects remember, which may have ended.
     pub(super) remembered: Vec<Arc<Pid>>,
 }
@@ -726,6 +739,7 @@ impl CheckedFiles {
             bound: self.bound,
             unix: self.unix,
             ipc: self.ipc,
+            landlock: self.landlock,
         })
     }
 }

@@ -12,6 +12,7 @@ use ipc::inotify::InotifyState;
 use ipc::pipe::{EndState, PipeState};
 use ipc::signalfd::SignalFdState;
 use ipc::timerfd::TimerFdState;
+use landlock::LayerState;
 use locks::leases::LeaseState;
 use locks::records::LocksState;
 use mqueue::MqueuesState;
@@ -65,6 +66,8 @@ pub enum Kind {
     Namespace(SpaceRef),
     /// A tree of mounts that is attached nowhere (open_tree(2), fsmount(2)), by the number of its namespace.
     Tree(u64),
+    /// A Landlock ruleset, by its place in [`LandlockState::layers`].
+    Ruleset(usize),
 }
 
 /// An open file as plain data.
@@ -161,6 +164,17 @@ pub struct FileEventState {
     pub by: i32,
 }
 
+/// Landlock rules as plain data.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LandlockState {
+    /// Layers of domains, and rulesets.
+    pub layers: Vec<LayerState>,
+    /// The files that their rules name.
+    pub objects: Vec<PlaceState>,
+    /// Unix sockets that were made under Landlock, by their places, with the layers of their domains.
+    pub sockets: Vec<(usize, Vec<usize>)>,
+}
+
 /// The objects of an IPC namespace as plain data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IpcNamespaceState {
@@ -202,6 +216,9 @@ pub struct FilesState {
     /// System V IPC and message queues.
     #[serde(default)]
     pub ipc: Vec<IpcNamespaceState>,
+    /// Landlock rules.
+    #[serde(default)]
+    pub landlock: LandlockState,
 }
 
 /// What a process sees of the tree of files, as plain data.

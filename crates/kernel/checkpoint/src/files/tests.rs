@@ -153,7 +153,8 @@ impl World {
     ) -> FileRestorer<'a> {
         let mut all = FileRestorer::new(self.given(pages, ns), saved).expect("restored");
         let signals = self.told.clone();
-        let late = Late { process: &|_| None, table: &|id| Some(id + 1000), signals };
+        let landlock = Arc::default();
+        let late = Late { process: &|_| None, table: &|id| Some(id + 1000), signals, landlock };
         all.finish(saved, &late).expect("finished");
         all
     }

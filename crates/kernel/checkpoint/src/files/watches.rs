@@ -1,16 +1,17 @@
-//! Watches of inotify(7) and marks of fanotify(7), to plain data and back.
+//! Watches of inotify(7), marks of fanotify(7), and the files of Landlock rules, to plain data and back.
 
 use super::restore::FileRestorer;
 use super::save::{CheckedFiles, FileSaver};
-use super::state::{FileEventState, Kind, MarkState, WatchState};
+use super::state::{FileEventState, Kind, LandlockState, MarkState, WatchState};
 use abi::{Errno, Result};
 use ipc::fanotify::{EventAt, Fanotify, MarkedPlace};
 use ipc::inotify::Inotify;
-use ipc::known_place::Known;
+use landlock::{LandlockRestorer, Pool};
+use namei::RuleObject;
 use std::sync::Arc;
 use vfs::file::PlaceState;
 use vfs::notify::marks::Marked;
-use vfs::{InodeRef, Mount, OpenFile, Path, SuperBlock};
+use vfs::{InodeRef, Known, Mount, OpenFile, Path, SuperBlock};
 
 /// The name of an object is not known any more.
 const NAMELESS: &str = "watches a file, and its name is not known any more";
@@ -56,12 +57,28 @@ impl FileSaver<'_> {
         Ok(Kind::Fanotify(state, marks, events))
     }
 
+    /// The files that Landlock rules name.
+    pub(super) fn rules(&mut self, checked: &mut CheckedFiles) {
+        for object in self.landlock.objects().to_vec() {
+            let rule = RuleObject::of(&object);
+            let path = rule.and_then(|rule| self.known(rule.place.now(), &rule.inode));
+            match path {
+                Some(path) => {
+                    let place = self.place(&path, &|| "the file of a Landlock rule".into());
+                    checked.landlock.objects.push(place);
+                }
+                None => self.refuse("a Landlock rule for a file, and its name is not known any more".into()),
+            }
+        }
+        checked.landlock.layers = self.landlock.layers().to_vec();
+    }
+
     fn watched_place(&mut self, path: &Path, holder: &str) -> PlaceState {
         self.place(path, &|| format!("{holder} watches a file, which"))
     }
 
     /// The place of an object, by what is known of it.
-    fn known(&self, known: Known, inode: &InodeRef) -> Option<Path> {
+    pub(super) fn known(&self, known: Known, inode: &InodeRef) -> Option<Path> {
         let path = match known {
             Known::Place(path) => path,
             Known::Name(mount, names) => super::find(self.cx, &mount, &names).ok()?,
@@ -78,6 +95,13 @@ impl FileSaver<'_> {
 }
 
 impl FileRestorer<'_> {
+    /// The layers of Landlock rules.
+    pub(super) fn layers(&self, saved: &LandlockState, pool: &Arc<Pool>) -> Result<LandlockRestorer> {
+        let object = |place: &PlaceState| namei::rule_object(&self.path(place)?);
+        let objects = saved.objects.iter().map(object).collect::<Result<Vec<_>>>()?;
+        LandlockRestorer::new(pool, &saved.layers, &objects)
+    }
+
     /// Watches and marks of a restored file.
     pub(super) fn watch(&self, kind: &Kind, file: &OpenFile) -> Result<()> {
         match kind {

@@ -13,6 +13,7 @@ use super::{UnixFamily, UnixSocket};
 use crate::ops::{PeerCred, SocketOps};
 use crate::options::{Options, OptionsState};
 use abi::{Errno, Result};
+use landlock::Domain;
 use pid::Pid;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -105,6 +106,8 @@ pub struct Saved {
     pub in_flight: Vec<Arc<OpenFile>>,
     /// The files that sockets are bound to.
     pub bound: Vec<InodeRef>,
+    /// Sockets that were made under Landlock, by their places, with the domains of their makers.
+    pub confined: Vec<(usize, Arc<Domain>)>,
 }
 
 /// Places of sockets in the list; grows as sockets are found.
@@ -211,12 +214,15 @@ impl UnixFamily {
         for (state, outside) in sockets.iter_mut().zip(&places.outside) {
             state.outside = *outside;
         }
+        let domain = |(place, sock): (usize, &Arc<Sock>)| Some((place, sock.domain.get()?.clone()));
+        let confined = places.sockets.iter().enumerate().filter_map(domain).collect();
         let mut in_flight: Vec<_> = places.files.into_values().collect();
         in_flight.sort_by_key(|file| file.id);
         Saved {
             state: UnixState { sockets, last_name: self.home.names.last() },
             in_flight,
             bound: places.bound,
+            confined,
         }
     }
 
@@ -277,6 +283,12 @@ impl Restored {
         let mut owned = self.owned.iter().flatten();
         let socket = owned.find(|socket| ino != 0 && socket.sock.ino.load(Ordering::Relaxed) == ino)?;
         Some(socket.clone())
+    }
+
+    /// Gives the socket at a place the Landlock domain of its maker. EINVAL without such a socket.
+    pub fn confine(&self, place: usize, domain: Arc<Domain>) -> Result<()> {
+        let sock = self.sockets.get(place).ok_or(Errno::EINVAL)?;
+        sock.domain.set(domain).map_err(|_| Errno::EINVAL)
     }
 
     /// Puts the messages into the queues. `file` gives the open file with an identity; one that is missing is left out.

@@ -4,14 +4,13 @@ use crate::arg::{Fd, Ptr};
 use crate::install::install;
 use abi::{Errno, PAGE_SIZE, Result};
 use caller::HasCredentials;
+use ipc::ruleset::RulesetFile;
 use landlock::{Domain, Handled, Ruleset, VERSION, access, net};
 use rights::{Cap, Credentials};
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
-use vfs::{Caller, FileLayer, FileOps, OpenFile};
-use wait::Events;
+use vfs::{FileLayer, OpenFile};
 use zerocopy::FromBytes;
 
 const CREATE_RULESET_VERSION: u32 = 1;
@@ -23,21 +22,6 @@ const RULE_NET_PORT: i32 = 2;
 /// Bytes of `struct landlock_ruleset_attr`, and of its first version.
 const ATTR: usize = 24;
 const ATTR_FIRST: u64 = 8;
-
-/// The file of a ruleset.
-struct RulesetFile(Ruleset);
-
-impl FileOps for RulesetFile {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
-        Events::READABLE | Events::WRITABLE
-    }
-    fn link_name(&self) -> Option<String> {
-        Some("anon_inode:[landlock-ruleset]".into())
-    }
-}
 
 pub fn landlock_create_ruleset(c: &mut Current, attr: Ptr, size: u64, flags: u32) -> SysResult {
     match flags {
@@ -74,14 +58,12 @@ fn read_attr(c: &Current, attr: Ptr, size: u64) -> Result<[u64; 3]> {
 /// The file of a ruleset; EBADF, EBADFD for another one.
 fn ruleset_file(c: &Current, fd: Fd) -> Result<Arc<OpenFile>> {
     let file = c.file(fd.0)?;
-    if file.ops.as_any().downcast_ref::<RulesetFile>().is_none() {
-        return Err(Errno::EBADFD);
-    }
+    ruleset(&file)?;
     Ok(file)
 }
 
 fn ruleset(file: &OpenFile) -> Result<&Ruleset> {
-    file.ops.as_any().downcast_ref::<RulesetFile>().map(|f| &f.0).ok_or(Errno::EBADFD)
+    RulesetFile::of(file).ok_or(Errno::EBADFD)
 }
 
 pub fn landlock_add_rule(c: &mut Current, fd: Fd, kind: i32, attr: Ptr, flags: u32) -> SysResult {

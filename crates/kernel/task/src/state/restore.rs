@@ -12,6 +12,7 @@ use abi::{SigSet, Signal};
 use cgroup::{Cgroup, Changes, Member};
 use container::Container;
 use keys::Holder;
+use landlock::Domain;
 use lock_order::Mutex;
 use nsproxy::Spaces;
 use pid::{Attached, Pid};
@@ -92,7 +93,7 @@ impl Kernel {
         let mut leaders = HashMap::new();
         for p in &saved.processes {
             if let Some(state) = &p.leader_creds {
-                leaders.insert(p.node.tgid, self.restored_creds(state, spaces)?);
+                leaders.insert(p.node.tgid, self.restored_creds(state, spaces, None)?);
             }
         }
         let process = |node: &NodeState| {
@@ -114,12 +115,17 @@ impl Kernel {
         Ok(RestoredGroups(groups))
     }
 
-    fn restored_creds(&self, saved: &CredentialsState, spaces: &Spaces) -> Result<Arc<Credentials>, String> {
+    fn restored_creds(
+        &self,
+        saved: &CredentialsState,
+        spaces: &Spaces,
+        landlock: Option<Arc<Domain>>,
+    ) -> Result<Arc<Credentials>, String> {
         let inum = saved.user_ns;
         let user_ns = spaces.user(inum).ok_or_else(|| format!("user namespace {inum} is missing"))?;
-        Credentials::restore(saved, user_ns, None)
+        Credentials::restore(saved, user_ns, landlock)
             .map(|creds| Arc::new(Credentials { serial: self.next_cred_serial(), ..creds }))
-            .ok_or_else(|| "credentials with a Landlock domain".into())
+            .ok_or_else(|| "credentials with another Landlock domain".into())
     }
 
     /// The threads of a checkpoint, which wait to be started. `allowed`: the capabilities that the container's specification
@@ -147,7 +153,11 @@ impl Kernel {
                 }
                 None => None,
             };
-            let creds = self.restored_creds(&state.creds, resources.spaces())?;
+            let domain = match &state.landlock {
+                Some(layers) => Some(resources.landlock(layers).ok_or("a Landlock domain is missing")?),
+                None => None,
+            };
+            let creds = self.restored_creds(&state.creds, resources.spaces(), domain)?;
             // In another user namespace a thread has all of them.
             if creds.user_ns.is_initial()
                 && state.creds.capabilities() & !(allowed & !group.container.withheld()) != 0

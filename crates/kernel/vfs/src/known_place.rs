@@ -1,8 +1,8 @@
 //! The place by which a watched object was found. It keeps neither the object nor its name: a checkpoint needs a name by which it
 //! finds the object again.
 
+use crate::{Dentry, Mount, Path};
 use std::sync::{Arc, Weak};
-use vfs::{Dentry, Mount, Path};
 
 /// The place by which an object was found.
 pub struct KnownPlace {
