@@ -501,7 +501,7 @@ def kind_keys():
 
 
 def kind_landlock():
-    """A process under two layers of rules, for files in memory and on the host and for ports; and a ruleset that is open."""
+    """A process under two layers of rules, for files in memory and on the host and for ports; an open ruleset."""
     create, add, restrict = 444, 445, 446
     read_file, write_file, bind_port = 4, 2, 1
     os.mkdir("/dev/shm/may"), os.mkdir(DIR + "/may")
