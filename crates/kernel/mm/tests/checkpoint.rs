@@ -131,7 +131,6 @@ fn save_over(
     let mut saver = Saver::new(platform.limits(), pages.clone(), !layers.is_empty());
     let mut spaces = Vec::new();
     for (i, p) in processes.iter_mut().enumerate() {
-        assert!(p.mm.obstacles().is_empty());
         p.mm.with_map(|m| files.extend(m.iter().filter_map(|area| area.file.as_deref().cloned())));
         files.extend(p.mm.image().exe);
         let mut map = if scans { page_map(p) } else { None };
