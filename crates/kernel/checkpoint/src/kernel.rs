@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::Kernel;
 
+/// As many are kept of [`KernelState::boots`].
+const MOST_BOOTS: usize = 10_000;
+
 /// What of a kernel does not belong to a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelState {
@@ -13,6 +16,9 @@ pub struct KernelState {
     pub now: Ktime,
     /// When the sandbox started.
     pub boot: Ktime,
+    /// What start times of processes are told by ([`Kernel::boot_ns`]), and until which moment each.
+    #[serde(default)]
+    pub boots: Vec<(Ktime, u64)>,
     /// CLOCK_MONOTONIC of programs, in nanoseconds.
     pub monotonic: u64,
     /// Host and domain name, and how often they were set.
@@ -45,6 +51,10 @@ impl KernelState {
         KernelState {
             now: kernel.clock().now(),
             boot: kernel.boot,
+            boots: {
+                let before = kernel.boots_before.get().cloned().unwrap_or_default();
+                before.into_iter().chain([(kernel.clock().now(), kernel.boot_ns)]).collect()
+            },
             monotonic: process_timers::monotonic(),
             names: (names.nodename, names.domainname, names.version),
             given_name: kernel.given_name.clone(),
@@ -76,6 +86,8 @@ impl KernelState {
                 .map_err(|e| format!("sysctl {name}: {e}"))?;
         }
         kernel.forks.store(self.forks, Ordering::Relaxed);
+        // Each checkpoint adds one; a process whose start time changes is another one to programs that keep it.
+        let _ = kernel.boots_before.set(self.boots.iter().copied().take(MOST_BOOTS).collect());
         Ok(())
     }
 }

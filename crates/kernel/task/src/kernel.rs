@@ -22,9 +22,9 @@ use nsproxy::{CgroupNamespace, Inums, Ipc, NsFs, NsProxy, Offsets, TimeNamespace
 use pid::PidNamespace;
 use platform::Platform;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use syscall_filter::Listeners;
 use user_ns::UserNamespace;
@@ -110,6 +110,8 @@ pub struct Kernel {
     pub boot: Ktime,
     /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.
     pub boot_ns: u64,
+    /// Of a sandbox that goes on from a checkpoint: until when moments are told by another one of these.
+    pub boots_before: OnceLock<Vec<(Ktime, u64)>>,
     /// Report every call to the platform's owner (strace).
     strace: AtomicBool,
     /// Trace sessions.
@@ -273,6 +275,7 @@ impl Kernel {
             first,
             containers,
             boot,
+            boots_before: OnceLock::new(),
             boot_ns: uptime_ns().saturating_sub(clock.now().since(boot).as_nanos() as u64),
             strace: AtomicBool::new(false),
             trace: trace::Tracer::new(&platform::NATIVE_CALLS),
@@ -418,7 +421,9 @@ impl Kernel {
 
     /// CLOCK_BOOTTIME in nanoseconds of a moment since the start.
     pub fn boottime_of(&self, t: Ktime) -> u64 {
-        self.boot_ns + t.since(self.boot).as_nanos() as u64
+        let before = self.boots_before.get().map(Vec::as_slice).unwrap_or_default();
+        let of_then = before.iter().find(|(until, _)| t <= *until).map(|(_, boot_ns)| *boot_ns);
+        of_then.unwrap_or(self.boot_ns).saturating_add(t.since(self.boot).as_nanos() as u64)
     }
 
     /// Device number and foreground process group of a session's controlling terminal.
