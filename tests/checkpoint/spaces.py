@@ -1,6 +1,6 @@
-"""Kinds of objects of kinds.py: namespaces, mounts and control groups that programs made."""
+"""Kinds of objects of kinds.py: namespaces, mounts, control groups and packet filters that programs made."""
 
-import ctypes, errno, fcntl, mmap, os, signal, socket, struct, time
+import ctypes, errno, fcntl, mmap, os, signal, socket, struct, subprocess, time
 
 from base import DIR, libc, pause, same
 
@@ -308,7 +308,8 @@ def kind_mount_namespace():
 
 def kind_mounts():
     """Mounts in the container's own mount namespace, a new root (pivot_root), and files of namespaces."""
-    if os.path.realpath(DIR) != "/ctl":
+    inside = os.path.realpath(DIR) == "/ctl"
+    if not inside:
         unshare(CLONE_NEWNS)
         mount("none", "/", "none", MS_REC | MS_PRIVATE)
     mount("mine", "/mnt", "tmpfs", 0, "size=2m")
@@ -338,7 +339,9 @@ def kind_mounts():
         signal.pause()
     same(os.read(r, 1), b"r")
     spaces = os.open(f"/proc/{child}/ns/mnt", os.O_RDONLY), os.open(f"/proc/{child}/ns/uts", os.O_RDONLY)
-    mount(f"/proc/{child}/ns/mnt", "/mnt/mnt", "none", MS_BIND)
+    if inside:
+        # Linux 6.18 has numbers of each processor's own for what is younger, and may refuse it.
+        mount(f"/proc/{child}/ns/mnt", "/mnt/mnt", "none", MS_BIND)
     links = [os.readlink(f"/proc/self/fd/{fd}") for fd in spaces]
     before = mounts_seen("/mnt")
     pause()
@@ -349,7 +352,8 @@ def kind_mounts():
     visitor = os.fork()
     if visitor == 0:
         try:
-            called(libc.setns(os.open("/mnt/mnt", os.O_RDONLY), 0), "setns")
+            entered = os.open("/mnt/mnt", os.O_RDONLY) if inside else spaces[0]
+            called(libc.setns(entered, 0), "setns")
             called(libc.setns(spaces[1], 0), "setns")
             same((sorted(os.listdir("/")), open("/only").read(), os.uname()[1]), (["old", "only"], "here", "other"))
             os._exit(0)
@@ -483,3 +487,82 @@ def kind_control_groups():
     os.write(go_w, b"x")
     same(os.waitpid(member, 0)[1], 0, "the member")
     put("a/cgroup.kill", "1")
+
+
+NFT_RULES = """
+table inet one {
+    set ports { type inet_service; flags interval; elements = { 10-20, 99 } }
+    set late { type ipv4_addr; flags timeout; elements = { 127.0.0.7 timeout 1h } }
+    map marks { type inet_service : mark; elements = { 99 : 0x5, 98 : 0x6 } }
+    counter named { packets 5 bytes 500 }
+    chain later {
+        counter accept
+    }
+    chain input {
+        type filter hook input priority 0; policy accept;
+        tcp dport vmap { 99 : jump later, 1 : drop }
+        tcp dport @ports counter name named
+        meta mark set tcp dport map @marks
+        ct state established counter
+        tcp dport { 20, 21-25 } counter
+        tcp dport 77 jump {
+            counter accept
+        }
+    }
+}
+table ip nat {
+    chain out {
+        type nat hook output priority -100;
+        tcp dport 97 counter redirect to :99
+    }
+}
+"""
+
+
+def kind_packet_filter():
+    """Rules of nf_tables and of iptables-legacy with counters and handles, sets and maps, and a connection with NAT."""
+    r, w = os.pipe()
+    os.environ["XTABLES_LOCKFILE"] = "/tmp/xtables.lock"
+
+    def out(*args, **kw):
+        return subprocess.run(args, check=True, capture_output=True, text=True, **kw).stdout
+
+    def rules():
+        legacy = [out(name + "-legacy-save", "-c") for name in ("iptables", "ip6tables")]
+        legacy = [line for text in legacy for line in text.splitlines() if not line.startswith("#")]
+        listed = out("nft", "-a", "list", "ruleset").replace("expires 59m", "expires")
+        return [line for line in listed.splitlines() if "timeout 1h" not in line], legacy
+
+    def connections():
+        lines = open("/proc/net/nf_conntrack").read().splitlines()
+        return sorted(" ".join(line.split()[5:]) for line in lines if "tcp" in line)
+
+    def body():
+        up(b"lo")
+        out("nft", "-f", "-", input=NFT_RULES)
+        out("nft", "insert", "rule", "inet", "one", "input", "tcp", "dport", "5", "counter", "drop")
+        out("iptables-legacy", "-A", "INPUT", "-p", "tcp", "--dport", "1", "-m", "comment", "--comment", "x")
+        out("iptables-legacy", "-N", "mine")
+        out("iptables-legacy", "-A", "OUTPUT", "-m", "conntrack", "--ctstate", "NEW", "-j", "mine")
+        server = socket.create_server(("127.0.0.1", 99))
+        client = socket.create_connection(("127.0.0.1", 97))
+        peer, _ = server.accept()
+        client.send(b"before")
+        same(peer.recv(10), b"before")
+        before, tracked = rules(), connections()
+        os.write(w, b"r")
+        waits_for_go()
+        same(connections(), tracked, "connections")
+        same(rules(), before, "rules")
+        peer.send(b"after")
+        same(client.recv(10), b"after")
+        again = socket.create_connection(("127.0.0.1", 97))
+        server.accept()
+        same(rules() == before, False, "counters")
+        same("127.0.0.7" in out("nft", "list", "set", "inet", "one", "late"), True, "an element with a time-out")
+        out("nft", "delete", "table", "inet", "one")
+
+    child = in_new_network(body)
+    same(os.read(r, 1), b"r")
+    pause()
+    same(os.waitpid(child, 0)[1], 0, "child")

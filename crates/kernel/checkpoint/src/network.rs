@@ -13,8 +13,10 @@ use crate::Obstacle;
 use abi::Errno;
 use inet::saved::{DatagramsState, Saved, StreamState};
 use netfilter::Family;
+use netfilter::conntrack::ConnectionsState;
 use netstack::layers::{self, Layer, LayerState};
 use netstack::tcp::{Outside, Placed, TcpSockets};
+use nftables::NftablesState;
 use serde::{Deserialize, Serialize};
 use socket::netlink::saved::{self as netlink, NetlinkState};
 use socket::{NetNamespace, SocketFile, SocketOps};
@@ -22,6 +24,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use xtables::TableState;
 
 /// The network as plain data.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -52,6 +55,15 @@ pub struct NetState {
     /// What it calls other namespaces: their inode numbers by its own (nsid).
     #[serde(default)]
     nsids: Vec<(i32, u64)>,
+    /// Tables of iptables-legacy, and of ip6tables-legacy.
+    #[serde(default)]
+    tables: [Vec<TableState>; 2],
+    /// Rules of nf_tables.
+    #[serde(default)]
+    nftables: NftablesState,
+    /// Tracked connections.
+    #[serde(default)]
+    connections: ConnectionsState,
 }
 
 /// A socket of a descriptor.
@@ -145,6 +157,7 @@ impl NetworkSaver {
             Ok(tcp) => state.tcp = tcp,
             Err(_) => obstacles.push(obstacle("a TCP socket belongs to a file that is not saved".into())),
         }
+        save_filter(net, &mut state);
         state
     }
 }
@@ -175,17 +188,35 @@ fn in_the_way(net: &NetNamespace, obstacles: &mut Vec<Obstacle>) {
             obstacles.push(obstacle(format!("{} is a network interface of the kind {kind}", link.name())));
         }
     }
-    for (family, command) in [(Family::V4, "iptables-legacy"), (Family::V6, "ip6tables-legacy")] {
-        for table in net.tables().names(family) {
-            obstacles.push(obstacle(format!("the table {table} of {command} exists")));
+    if net.netfilter().recent.any() {
+        obstacles.push(obstacle("a rule of iptables has a list of addresses (-m recent)".into()));
+    }
+}
+
+/// The packet filter of a namespace.
+fn save_filter(net: &NetNamespace, state: &mut NetState) {
+    let millis = net.now().millis();
+    state.tables = [Family::V4, Family::V6].map(|family| net.tables().saved(family));
+    state.nftables = net.nftables().saved(millis);
+    state.connections = net.netfilter().connections.saved(millis);
+}
+
+/// The packet filter again. The error is a sentence for the user.
+fn restore_filter(net: &NetNamespace, saved: &NetState) -> Result<(), String> {
+    for (family, tables) in [Family::V4, Family::V6].into_iter().zip(&saved.tables) {
+        for table in tables {
+            net.tables()
+                .restore(family, table)
+                .map_err(|error| format!("table {} of iptables: {error:?}", table.name))?;
         }
     }
-    if net.nftables().bytes() > 0 {
-        obstacles.push(obstacle("nf_tables has rules".into()));
+    let millis = net.now().millis();
+    net.nftables().restore(&saved.nftables, millis).map_err(|error| format!("nf_tables: {error:?}"))?;
+    if saved.connections != ConnectionsState::default() {
+        let restored = net.netfilter().connections.restore(&saved.connections);
+        restored.ok_or("tracked connections that cannot be")?;
     }
-    if net.netfilter().is_tracking() {
-        obstacles.push(obstacle("connections are tracked".into()));
-    }
+    Ok(())
 }
 
 /// The restored namespaces, with their sockets in their places.
@@ -249,6 +280,7 @@ impl NetworkRestorer {
             let ids =
                 state.nsids.iter().filter_map(|(id, inum)| Some((*id, restorer.namespaces.get(inum)?.inum)));
             net.restore_nsids(ids);
+            restore_filter(net, &state)?;
             restorer.sockets(net, state)?;
         }
         Ok(restorer)

@@ -109,6 +109,27 @@ impl Entry {
         self.deadline.load(Ordering::Relaxed).saturating_sub(now) / 1000
     }
 
+    /// When it ends.
+    pub(crate) fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// One of a checkpoint.
+    pub(crate) fn restored(saved: &crate::saved::EntryState, charge: Charge) -> Entry {
+        let [original, reply] = saved.tuples;
+        Entry {
+            id: saved.id,
+            original,
+            mark: AtomicU32::new(saved.mark),
+            reply: Mutex::new(reply),
+            status: AtomicU32::new(0),
+            deadline: AtomicU64::new(saved.deadline),
+            stream_from: saved.stream_from,
+            tcp: Mutex::new(Tracker { state: saved.tcp }),
+            _charge: charge,
+        }
+    }
+
     /// True when its time is over.
     pub fn is_expired(&self, now: u64) -> bool {
         self.deadline.load(Ordering::Relaxed) <= now

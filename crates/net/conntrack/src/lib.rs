@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod entry;
+mod saved;
 mod table;
 pub mod tcp;
 mod timeouts;
@@ -28,6 +29,7 @@ mod track;
 mod tuple;
 
 pub use entry::{Entry, Flow, State, Status};
+pub use saved::{ConnectionsState, EntryState};
 pub use table::{MAX_ENTRIES, Table};
 pub use timeouts::{Timeout, Timeouts};
 pub use track::{Outcome, Transport};

@@ -121,6 +121,21 @@ impl Table {
         Some(Arc::new(Entry::new(id, (original, reply), now, charge)))
     }
 
+    /// An entry of a checkpoint, which is not in the table yet; `None` when it takes too much.
+    pub(crate) fn restored_entry(&self, saved: &crate::saved::EntryState) -> Option<Entry> {
+        Some(Entry::restored(saved, self.account.take(ENTRY).ok()?))
+    }
+
+    /// The number of the next entry.
+    pub(crate) fn next_id(&self) -> u32 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_next_id(&self, id: u32) {
+        self.next_id.store(id, Ordering::Relaxed);
+    }
+
     /// Memory for an entry. Where there is none, an entry of this table gives way, as in a full table.
     fn charge(&self, now: u64) -> Option<Charge> {
         let first = self.account.take(ENTRY);

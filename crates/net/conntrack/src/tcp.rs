@@ -6,7 +6,7 @@ use crate::timeouts::Timeout;
 use crate::tuple::Direction;
 
 /// The state (`enum tcp_conntrack`), in Linux's order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum State {
     /// Nothing seen.
     #[default]

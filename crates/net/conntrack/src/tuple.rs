@@ -33,7 +33,7 @@ impl Direction {
 }
 
 /// Source and destination of the packets of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Tuple {
     /// Source address.
     pub src: IpAddr,

@@ -123,6 +123,12 @@ impl Lists {
         Lists { all: Mutex::default(), account }
     }
 
+    /// Whether a list has addresses.
+    pub fn any(&self) -> bool {
+        let lists: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
+        lists.iter().any(|list| !list.seen.lock().is_empty())
+    }
+
     /// The list of that name; `None` when there are too many.
     pub fn get(&self, name: &str) -> Option<Arc<Recent>> {
         let mut all = self.all.lock();

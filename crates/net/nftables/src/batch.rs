@@ -101,7 +101,7 @@ impl Nftables {
     }
 
     /// Puts the changed rules in the place of the old ones.
-    fn commit(
+    pub(crate) fn commit(
         &self,
         hooks: &mut crate::hooks::Hooks,
         mut change: Change<'_>,

@@ -67,6 +67,10 @@ pub(crate) trait Expr: Send + Sync {
     }
     /// Forgets what it counted.
     fn reset(&self) {}
+    /// Protocol and its sense, as iptables gave them with the rule.
+    fn compat(&self) -> Option<(u16, bool)> {
+        None
+    }
     /// Bytes that it takes beside itself.
     fn weight(&self) -> usize {
         0

@@ -42,6 +42,7 @@ mod message;
 mod model;
 mod points;
 mod run;
+mod saved;
 mod scope;
 mod set;
 #[cfg(test)]
@@ -52,6 +53,7 @@ pub use attr::Failure;
 pub use batch::BEGIN;
 pub use ctnetlink::{CTNETLINK, CTNETLINK_EXP};
 pub use message::{AckOptions, COMPAT, NFTABLES, Request, acknowledge};
+pub use saved::{ItemState, NftablesState, TableState};
 
 use api::get::Get;
 use arc_swap::ArcSwap;

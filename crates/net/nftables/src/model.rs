@@ -46,6 +46,14 @@ impl Ruleset {
         self.tables.insert(table.handle, Arc::new(table));
         self.last_table
     }
+    /// The handle that was given to a table last.
+    pub fn last_table(&self) -> u64 {
+        self.last_table
+    }
+    /// Says which that was, for a checkpoint.
+    pub fn set_last_table(&mut self, handle: u64) {
+        self.last_table = handle;
+    }
     pub fn remove(&mut self, handle: u64) {
         if let Some(table) = self.tables.remove(&handle) {
             self.names.remove(&(table.family, table.name.clone()));
@@ -105,6 +113,16 @@ impl Table {
             last_handle: Arc::default(),
             _charge: Arc::new(charge),
         }
+    }
+
+    /// The handle given last.
+    pub fn last(&self) -> u64 {
+        self.last_handle.load(Ordering::Relaxed)
+    }
+
+    /// Says which handle was given last, for a checkpoint.
+    pub fn set_last(&mut self, handle: u64) {
+        self.last_handle.store(handle, Ordering::Relaxed);
     }
 
     pub fn next_handle(&self) -> u64 {

@@ -423,3 +423,73 @@ fn a_batch_makes_a_bounded_amount_of_work() {
     assert_eq!(world.batch(&[one]), []);
     assert!(world.rules.bytes() > before);
 }
+
+#[test]
+fn rules_come_back_with_their_handles() {
+    let world = World::new();
+    let count = |out: &mut Writer| expr(out, "counter", |_| {});
+    let lookup = |out: &mut Writer| {
+        expr(out, "payload", |out| {
+            out.be32(1, 1);
+            out.be32(2, 2);
+            out.be32(3, 0);
+            out.be32(4, 4);
+        });
+        expr(out, "lookup", |out| {
+            out.text(1, b"s");
+            out.be32(2, 1);
+        });
+    };
+    assert_eq!(world.batch(&[table("u"), table("t"), chain("gone", None)]), []);
+    let base = [chain("in", Some(1)), chain("b", None), set("s", 0, 10), elements("s", &[5, 6, 7], 0)];
+    assert_eq!(world.batch(&base), []);
+    let first = ask(msg::NEWRULE, flag::CREATE, |out| {
+        out.text(1, b"t");
+        out.text(2, b"in");
+        out.nest(4, count);
+    });
+    // The last rule comes first.
+    assert_eq!(world.batch(&[jump("in", "b"), rule("b", count), rule("b", lookup), first]), []);
+    let gone = ask(msg::DELCHAIN, 0, |out| {
+        out.text(1, b"t");
+        out.text(3, b"gone");
+    });
+    assert_eq!(world.batch(&[gone, ask(msg::DELTABLE, 0, |out| out.text(1, b"u"))]), []);
+    world.send(9).unwrap();
+    let saved = world.rules.saved(world.now);
+    let again = World::new();
+    again.rules.restore(&saved, again.now).unwrap();
+    assert_eq!(again.rules.saved(again.now), saved);
+    assert_eq!(again.rules.generation(), world.rules.generation());
+    // The next handles follow, and packets are counted.
+    let more = [chain("new", None), rule("b", count)];
+    assert_eq!((world.batch(&more), again.batch(&more)), (vec![], vec![]));
+    assert_eq!(again.rules.saved(again.now), world.rules.saved(world.now));
+    again.send(9).unwrap();
+    assert_ne!(again.rules.saved(again.now), world.rules.saved(world.now));
+
+    let refused = |change: &dyn Fn(&mut crate::NftablesState)| {
+        let (mut bad, world) = (saved.clone(), World::new());
+        change(&mut bad);
+        assert!(world.rules.restore(&bad, world.now).is_err(), "{bad:?}");
+        assert_eq!((world.rules.bytes(), world.count(msg::GETTABLE, |_| {})), (0, 0));
+    };
+    refused(&|s| s.tables[0].table.handle = 0);
+    refused(&|s| s.tables[0].table.handle = u64::MAX);
+    refused(&|s| s.tables.push(s.tables[0].clone()));
+    refused(&|s| s.tables[0].table.message = table("t").split_off(4));
+    refused(&|s| s.tables[0].table.message.clear());
+    refused(&|s| s.tables[0].items.reverse());
+    refused(&|s| s.tables[0].items[0].handle = 1 << 60);
+    refused(&|s| s.tables[0].items[1].message = table("other"));
+    refused(&|s| s.tables[0].items[1].message.push(0));
+    refused(&|s| s.tables[0].items.truncate(1));
+    refused(&|s| s.tables[0].order[0].1.push(77));
+    refused(&|s| s.tables[0].order[0].0 = 999);
+    refused(&|s| s.tables[0].elements[0] = serde_bytes::ByteBuf::from(chain("in", None)));
+    let cut = |s: &mut crate::NftablesState| {
+        let item = &mut s.tables[0].items[0].message;
+        item.truncate(21);
+    };
+    refused(&cut);
+}

@@ -15,4 +15,4 @@ mod tables;
 mod tests;
 pub mod xt;
 
-pub use tables::Tables;
+pub use tables::{TableState, Tables};

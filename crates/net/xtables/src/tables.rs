@@ -49,6 +49,22 @@ impl Chain for Running {
     }
 }
 
+/// A table as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[expect(missing_docs, reason = "the fields of `struct ipt_replace`")]
+pub struct TableState {
+    pub name: String,
+    pub valid_hooks: u32,
+    pub entries: usize,
+    pub hook_entry: [u32; 5],
+    pub underflow: [u32; 5],
+    /// The entries.
+    #[serde(with = "serde_bytes")]
+    pub blob: Vec<u8>,
+    /// Packets and bytes of each.
+    pub counters: Vec<[u64; 2]>,
+}
+
 struct Table {
     kind: &'static Kind,
     running: Arc<Running>,
@@ -147,6 +163,35 @@ impl Tables {
         // Rules may hold the last use of connection tracking; that ends with no lock held.
         drop(old);
         Ok(counters)
+    }
+
+    /// The tables that exist as plain data, for a checkpoint.
+    pub fn saved(&self, family: Family) -> Vec<TableState> {
+        let tables = self.families[family as usize].lock();
+        let of = |table: &Table| {
+            let rules = table.running.0.read().clone();
+            let Replace { valid_hooks, entries, size: _, hook_entry, underflow, .. } = rules.replace.clone();
+            let name = table.kind.name.to_owned();
+            let blob = rules.entries();
+            TableState { name, valid_hooks, entries, hook_entry, underflow, blob, counters: rules.counters() }
+        };
+        tables.iter().map(of).collect()
+    }
+
+    /// Makes a table of plain data. EINVAL, ENOMEM, ELOOP for rules that cannot be.
+    pub fn restore(&self, family: Family, saved: &TableState) -> Result<(), Errno> {
+        let there = self.with(family, &saved.name, |table, _| Ok(table.running.0.read().counters().len()))?;
+        let replace = Replace {
+            name: saved.name.clone(),
+            valid_hooks: saved.valid_hooks,
+            entries: saved.entries,
+            size: saved.blob.len(),
+            hook_entry: saved.hook_entry,
+            underflow: saved.underflow,
+            counters: (there, 0),
+        };
+        self.replace(family, replace, saved.blob.clone())?;
+        self.add_counters(family, &saved.name, &saved.counters)
     }
 
     /// `IPT_SO_SET_ADD_COUNTERS`.

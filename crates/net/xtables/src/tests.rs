@@ -126,3 +126,29 @@ fn every_truncation_and_every_changed_byte_is_survived() {
         }
     }
 }
+
+#[test]
+fn a_table_and_its_counters_come_back() {
+    let host1 = host();
+    let chain = [entry("ERROR", ERROR, b"chain"), rule(RETURN)].concat();
+    let (replace, blob) = table((3 * RULE + START) as i32, &[chain], 2);
+    host1.tables.replace(Family::V4, replace, blob).unwrap();
+    host1.send().unwrap();
+    let saved = host1.tables.saved(Family::V4);
+    assert!(saved.len() == 1 && saved[0].counters.iter().any(|[packets, _]| *packets > 0));
+    let again = host();
+    again.tables.restore(Family::V4, &saved[0]).unwrap();
+    assert_eq!(again.tables.saved(Family::V4), saved);
+    // What cannot be is refused.
+    let refused = |change: &dyn Fn(&mut crate::TableState)| {
+        let mut bad = saved[0].clone();
+        change(&mut bad);
+        assert!(host().tables.restore(Family::V4, &bad).is_err(), "{bad:?}");
+    };
+    refused(&|t| t.name = "none".into());
+    refused(&|t| t.valid_hooks = 1);
+    refused(&|t| t.entries += 1);
+    refused(&|t| t.blob.truncate(100));
+    refused(&|t| t.hook_entry = [7; 5]);
+    refused(&|t| t.counters.push([0; 2]));
+}

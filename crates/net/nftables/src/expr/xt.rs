@@ -118,6 +118,9 @@ pub(super) fn matching(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Ex
 }
 
 impl Expr for Match {
+    fn compat(&self) -> Option<(u16, bool)> {
+        Some(self.origin.protocol)
+    }
     fn name(&self) -> &'static str {
         "match"
     }
@@ -151,6 +154,9 @@ pub(super) fn target(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr
 }
 
 impl Expr for Target {
+    fn compat(&self) -> Option<(u16, bool)> {
+        Some(self.origin.protocol)
+    }
     fn name(&self) -> &'static str {
         "target"
     }
