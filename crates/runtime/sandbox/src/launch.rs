@@ -276,15 +276,14 @@ impl Sandbox {
         }
     }
 
-    /// Lets the sandbox outlive this process.
+    /// Lets the sandbox outlive this process. One that has ended meanwhile has written down how.
     pub fn detach(mut self) -> io::Result<()> {
-        if let Some(to_gofer) = &self.gofer.channel {
-            gofer::detach(to_gofer)?;
-        }
-        self.life.send(&LifeMessage::Detach, &[])?;
-        match self.life.recv()? {
-            Some((LifeMessage::Detached, _)) => {}
-            _ => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox ended")),
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        match self.tell_to_outlive() {
+            Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => {
+                self.init.wait()?;
+            }
+            told => told?,
         }
         self.gofer.kept = true;
         if let Some(net_gofer) = &mut self.net_gofer {
@@ -292,6 +291,17 @@ impl Sandbox {
         }
         self.init.kept = true;
         Ok(())
+    }
+
+    fn tell_to_outlive(&self) -> io::Result<()> {
+        if let Some(to_gofer) = &self.gofer.channel {
+            gofer::detach(to_gofer)?;
+        }
+        self.life.send(&LifeMessage::Detach, &[])?;
+        match self.life.recv()? {
+            Some((LifeMessage::Detached, _)) => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox ended")),
+        }
     }
 }
 
