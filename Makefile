@@ -5,7 +5,7 @@ RELEASE := $(TARGET)/x86_64-unknown-linux-gnu/release/ringfence
 SHIM := containerd-shim-ringfence-v1
 PREFIX ?= /usr/local
 
-.PHONY: help build demo test fuzz bench exercise soak ltp packetdrill clients install clean
+.PHONY: help build demo test fuzz bench exercise soak soak-checkpoints ltp packetdrill clients install clean
 
 help:
 	@echo "make demo     build, then watch unmodified programs run in a sandbox"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench    measure against native, with other runtimes beside when they are installed"
 	@echo "make exercise SECONDS=60   random operations on files against a model, and sandboxes killed while they write"
 	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
+	@echo "make soak-checkpoints  half an hour of programs saved and restored at random moments, and 1,000 steps undone"
 	@echo "make clients  Docker, containerd and Podman driving the runtime"
 	@echo "make ltp      the Linux Test Project's syscall tests"
 	@echo "make packetdrill DIR=CHECKOUT  packetdrill's TCP scripts, from a built checkout"
@@ -48,6 +49,10 @@ exercise: build
 
 soak: build
 	tests/soak/run --runtime $(RELEASE)
+
+soak-checkpoints: build
+	tests/checkpoint/run --runtime $(RELEASE) --rounds 34 test_session_undo_is_exact
+	tests/checkpoint/soak --runtime $(RELEASE)
 
 ltp: build
 	tests/ltp/run --runtime $(RELEASE)
