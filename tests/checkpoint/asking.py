@@ -101,6 +101,33 @@ def test_program_asks_in_vain():
     suite.works("delete", "vain")
 
 
+def test_hook_runs_before_the_program_goes_on():
+    """A startContainer hook of the bundle runs inside a restored container; one that fails ends the restore."""
+    script = "import os, time\nread = lambda: open('/proc/ringfence/generation').read()\nfirst = read()\n"
+    script += "print('up', flush=True)\nwhile read() == first: time.sleep(0.01)\n"
+    script += "print('hooked', os.path.exists('/tmp/hooked'), flush=True)\n"
+    box = suite.Box("hooked", "python3", "-c", script).run()
+    box.says("up")
+    image = box.checkpoint()
+    RF.wait_for(lambda: suite.status("hooked") == "stopped")
+    suite.works("delete", "hooked")
+    hook = {"path": "/bin/sh", "args": ["sh", "-c", "sleep 0.3; echo > /tmp/hooked"]}
+    RF.edit(box.bundle, lambda c: c.update(hooks={"startContainer": [hook]}))
+    out = box.restore(image)
+    RF.wait_for(lambda: suite.status("hooked") == "stopped")
+    suite.check(suite.text(out), "hooked True\n")
+    suite.works("delete", "hooked")
+    hook["args"][2] = "echo no >&2; exit 3"
+    RF.edit(box.bundle, lambda c: c.update(hooks={"startContainer": [hook]}))
+    with open(box.output(), "w+") as f:
+        argv = RF.argv(["restore", "--image-path", image, "--bundle", box.bundle, "--detach", "hooked"])
+        failed = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=f, stderr=f, timeout=120)
+        f.seek(0)
+        said = f.read()
+    assert failed.returncode != 0 and "exit status 3" in said, said
+    suite.fails(RF("state", "hooked"), "does not exist")
+
+
 def test_wait_for_checkpoint():
     box = suite.Box("wc", "sleep", "1000").run()
     suite.works("wait", "--restore", "wc")

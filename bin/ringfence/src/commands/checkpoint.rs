@@ -35,7 +35,7 @@ pub(crate) struct Checkpoint {
     /// Accepted as runsc has it: pages of zeros are never written
     #[arg(long)]
     exclude_committed_zero_pages: bool,
-    /// Accepted as runc has it: there are no files of the checkpoint's own work
+    /// As runc has it: there are no files of the checkpoint's own work; an empty inventory.img, which Podman asks for, is made
     #[arg(long, value_name = "DIR")]
     work_path: Option<PathBuf>,
     /// Accepted as runc has it: connections are saved in any case
@@ -73,6 +73,7 @@ pub(crate) fn checkpoint(settings: &Settings, args: &Checkpoint) -> Result<()> {
     let options = CheckpointOptions {
         image: args.image_path.clone(),
         leave_running: args.leave_running,
+        inventory: args.work_path.is_some(),
         compress: args.compression == Compression::Zstd,
         direct: args.direct,
         when_asked: args.when_asked,

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 /// What the file of metadata is called until it is whole.
 const UNFINISHED: &str = "metadata.unfinished";
+/// What Podman looks for before it restores.
+const INVENTORY: &str = "inventory.img";
 
 /// How a checkpoint is made.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +33,8 @@ pub struct CheckpointOptions {
     pub image: PathBuf,
     /// The container goes on.
     pub leave_running: bool,
+    /// An empty file is beside those of the image by which Podman knows one.
+    pub inventory: bool,
     /// Pages are compressed.
     pub compress: bool,
     /// Pages do not stay in the host's cache.
@@ -117,6 +121,9 @@ pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) ->
         client.await_request()?;
     }
     let mut image = NewImage::begin(&options.image)?;
+    if options.inventory {
+        image.file(INVENTORY)?;
+    }
     let metadata = image.file(UNFINISHED)?;
     let ends = !options.leave_running;
     let request = |client: &Client, pages: &File| {
