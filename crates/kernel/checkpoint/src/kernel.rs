@@ -86,7 +86,7 @@ impl KernelState {
                 .map_err(|e| format!("sysctl {name}: {e}"))?;
         }
         kernel.forks.store(self.forks, Ordering::Relaxed);
-        // Each checkpoint adds one; a process whose start time changes is another one to programs that keep it.
+        // Each checkpoint adds one; a process with another start time is another one to programs.
         let _ = kernel.boots_before.set(self.boots.iter().copied().take(MOST_BOOTS).collect());
         Ok(())
     }

@@ -115,7 +115,7 @@ impl Entry {
     }
 
     /// One of a checkpoint.
-    pub(crate) fn restored(saved: &crate::saved::EntryState, charge: Charge) -> Entry {
+    pub(crate) fn restored(saved: &crate::state::EntryState, charge: Charge) -> Entry {
         let [original, reply] = saved.tuples;
         Entry {
             id: saved.id,

@@ -22,6 +22,7 @@
 
 mod entry;
 mod saved;
+mod state;
 mod table;
 pub mod tcp;
 mod timeouts;
@@ -29,7 +30,7 @@ mod track;
 mod tuple;
 
 pub use entry::{Entry, Flow, State, Status};
-pub use saved::{ConnectionsState, EntryState};
+pub use state::{ConnectionsState, EntryState};
 pub use table::{MAX_ENTRIES, Table};
 pub use timeouts::{Timeout, Timeouts};
 pub use track::{Outcome, Transport};

@@ -1,47 +1,12 @@
 //! The connections of a namespace as plain data, for a checkpoint. Moments are those of the kernel's clock, which goes on.
 
 use crate::entry::{Entry, Status};
+use crate::state::{ConnectionsState, EntryState};
 use crate::table::{MAX_ENTRIES, Table};
-use crate::tcp::State;
 use crate::timeouts::Timeout;
 use crate::tuple::Tuple;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// A connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EntryState {
-    /// Its number.
-    pub id: u32,
-    /// Addresses of its first packet, and of the answers.
-    pub tuples: [Tuple; 2],
-    /// Its mark.
-    pub mark: u32,
-    /// Its status.
-    pub status: u32,
-    /// When it ends, in milliseconds.
-    pub deadline: u64,
-    /// When it is a stream, in milliseconds.
-    pub stream_from: u64,
-    /// The state of a TCP connection.
-    pub tcp: State,
-}
-
-/// The connections of a namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectionsState {
-    /// Oldest first.
-    pub entries: Vec<EntryState>,
-    /// Most of them.
-    pub max: u32,
-    /// The next number.
-    pub next: u32,
-    /// Seconds that connections live without packets, in the order of [`Timeout::ALL`].
-    pub timeouts: Vec<u32>,
-    /// Packets that were dropped, and entries that were given up.
-    pub counters: [u64; 2],
-}
 
 impl Entry {
     fn state(&self) -> EntryState {

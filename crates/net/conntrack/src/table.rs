@@ -122,7 +122,7 @@ impl Table {
     }
 
     /// An entry of a checkpoint, which is not in the table yet; `None` when it takes too much.
-    pub(crate) fn restored_entry(&self, saved: &crate::saved::EntryState) -> Option<Entry> {
+    pub(crate) fn restored_entry(&self, saved: &crate::state::EntryState) -> Option<Entry> {
         Some(Entry::restored(saved, self.account.take(ENTRY).ok()?))
     }
 

@@ -115,11 +115,7 @@ impl NewContainer {
         if let Some(file) = &options.pid_file {
             pid_file::write(file, self.sandbox.pid())?;
         }
-        let detached = match self.sandbox.detach() {
-            // A program that runs may have ended already.
-            Err(error) if status == Status::Running && has_ended(&error) => Ok(()),
-            detached => detached,
-        };
+        let detached = self.sandbox.detach();
         if detached.is_err()
             && let Some(file) = &options.pid_file
         {
@@ -135,12 +131,6 @@ impl NewContainer {
         self.claim.keep();
         Ok(())
     }
-}
-
-/// Whether a sandbox does not answer because it is not there any more.
-fn has_ended(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// A bundle, read and checked.
