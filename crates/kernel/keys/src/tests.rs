@@ -201,14 +201,18 @@ fn state_and_back() {
     let again = Holder::restore(&keys, &held).unwrap();
     keys.settle();
     assert_eq!((keys.state(), again.state()), (saved.clone(), Some(held)));
-    assert_eq!(keys.store.lock().totals.bytes, w.keys.store.lock().totals.bytes);
+    let totals = |keys: &Keys| {
+        let totals = keys.store.lock().totals;
+        (totals.bytes, totals.links)
+    };
+    assert_eq!(totals(&keys), totals(&w.keys));
     let subject = Subject::new(&w.user, &again);
     assert_eq!(keys.read(&subject, key).unwrap(), [1, 2]);
     drop(again);
     keys.settle();
-    let (left, links) = (keys.count(), keys.store.lock().totals.links);
+    let left = (keys.count(), totals(&keys));
     drop(holder);
-    assert_eq!((left, links), (w.keys.count(), w.keys.store.lock().totals.links));
+    assert_eq!(left, (w.keys.count(), totals(&w.keys)));
 
     let restored = |saved: &crate::KeysState| Keys::new(ktime::Clock::default()).restore(saved, &Some);
     assert_eq!(restored(&saved), Ok(()));
