@@ -235,6 +235,9 @@ impl MountMap {
         making: &Making<'_>,
         before: &HashMap<u64, Vec<Arc<Mount>>>,
     ) -> Result<(), String> {
+        if !making.may_mount && follow_programs(making.saved) {
+            return Err("mounts of the container follow those of programs, which may not mount".into());
+        }
         let began: HashSet<u64> = self.all.keys().copied().collect();
         let made = making
             .saved
@@ -311,14 +314,17 @@ impl MountMap {
                 mount
             };
             let flags = MountFlags::from_bits_truncate(one.flags);
-            if !making.may_mount
-                && making.supers.is_given(one.sb)
-                && !self.is_as_strict(making, &mount, flags)
-            {
-                return Err(format!("{} permits more than the container's own", one.named()));
+            let mut locked = MountFlags::from_bits_truncate(one.locked.0);
+            if !making.may_mount && making.supers.is_given(one.sb) {
+                let own = restrictions(making, &mount, flags)
+                    .ok_or_else(|| format!("{} permits more than the container's own", one.named()))?;
+                // Root of a user namespace may change mounts of its namespaces, but not these flags.
+                if !matches!(saved.belongs, Belongs::Container(_)) {
+                    locked |= own;
+                }
             }
             mount.set_flags(flags);
-            mount.lock(MountFlags::from_bits_truncate(one.locked.0), one.locked.1);
+            mount.lock(locked, one.locked.1);
             match one.parent {
                 None if top.is_some() => return Err(format!("{} has no place", one.named())),
                 None => {
@@ -376,16 +382,6 @@ impl MountMap {
         Some(ns.path(making.nsfs))
     }
 
-    /// Whether a mount of a file system of the bundle keeps from programs what the bundle's own mount does: it shows a part of
-    /// what one shows that restricts no more.
-    fn is_as_strict(&self, making: &Making<'_>, mount: &Arc<Mount>, flags: MountFlags) -> bool {
-        making.supers.bundle_mounts().any(|(own, own_flags)| {
-            Arc::ptr_eq(&own.sb, &mount.sb)
-                && mount.root.is_below(&own.root)
-                && flags.contains(*own_flags & RESTRICTING)
-        })
-    }
-
     /// The mount with an identity of before.
     pub fn get(&self, id: u64) -> Option<&Arc<Mount>> {
         self.all.get(&id)
@@ -394,5 +390,58 @@ impl MountMap {
     /// The namespace with a number of before.
     pub fn namespace(&self, id: u64) -> Option<&Arc<MountNs>> {
         self.namespaces.get(&id)
+    }
+}
+
+/// The restricting flags of the bundle's own mount that shows what a mount of one of the bundle's file systems does; `None` for one
+/// that lacks some of them, or shows what no mount of the bundle shows. Of several the one with the fewest counts.
+fn restrictions(making: &Making<'_>, mount: &Arc<Mount>, flags: MountFlags) -> Option<MountFlags> {
+    let shows = |own: &Arc<Mount>| Arc::ptr_eq(&own.sb, &mount.sb) && mount.root.is_below(&own.root);
+    let own = making.supers.bundle_mounts().filter(|(own, _)| shows(own));
+    let own = own.map(|(_, own)| *own & RESTRICTING).filter(|own| flags.contains(*own));
+    own.min_by_key(|own| own.bits().count_ones())
+}
+
+/// Whether mounts of containers get events from, or share them with, those that programs have made: programs that may not mount could
+/// change the containers' mounts with those of a user namespace of theirs.
+fn follow_programs(saved: &[NamespaceState]) -> bool {
+    let of = |containers: bool| {
+        let wanted = move |one: &&NamespaceState| matches!(one.belongs, Belongs::Container(_)) == containers;
+        saved.iter().filter(wanted).flat_map(|one| &one.mounts)
+    };
+    let groups: HashSet<u32> = of(false).map(|mount| mount.peers.0).filter(|group| *group != 0).collect();
+    of(true).any(|mount| groups.contains(&mount.peers.0) || groups.contains(&mount.peers.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_do_not_follow_programs() {
+        let space = |belongs, peers| {
+            let mount = MountState {
+                id: 1,
+                parent: None,
+                point: Vec::new(),
+                root: Vec::new(),
+                space: None,
+                fstype: String::new(),
+                sb: 0,
+                source: Vec::new(),
+                flags: 0,
+                locked: (0, false),
+                peers,
+                unbindable: false,
+                shown: Vec::new(),
+            };
+            NamespaceState { id: 1, belongs, mounts: vec![mount] }
+        };
+        let follows = |container, made| {
+            let made = space(Belongs::Made(5, None), made);
+            follow_programs(&[space(Belongs::Container(0), container), made])
+        };
+        assert!(!follows((0, 0), (0, 0)) && !follows((1, 0), (0, 1)) && !follows((1, 0), (2, 1)));
+        assert!(follows((1, 0), (1, 0)) && follows((0, 1), (1, 0)) && follows((2, 1), (1, 0)));
     }
 }
