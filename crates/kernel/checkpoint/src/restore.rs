@@ -113,6 +113,7 @@ pub fn restore(
         space: &|inum| spaces.namespace(inum),
         make: &|saved| crate::filesystems::make(kernel, &spaces, saved),
         may_mount: restoring.capabilities & rights::Cap::SYS_ADMIN.bit() != 0,
+        capabilities: restoring.capabilities & !kernel.first.withheld(),
         imported: restoring.imported,
         console: restoring.console.as_ref(),
         net: &|inum| network.net(inum),

@@ -124,6 +124,10 @@ pub fn restore(
         Ok(Layer::new(mount, fs))
     };
     let upper = saved.upper.as_ref().map(&mut make).transpose()?;
+    // As at the mount.
+    if upper.as_ref().is_some_and(|layer| layer.mount.fs().stack_depth() != 0) {
+        return Err(Errno::EINVAL);
+    }
     let lower = saved.lower.iter().map(&mut make).collect::<Result<Vec<_>>>()?;
     let work = match (&upper, &saved.upper, &saved.work) {
         (Some(layer), Some(state), Some(work)) => {

@@ -65,6 +65,8 @@ pub struct Given<'a> {
     pub make: MakeSuper<'a>,
     /// Programs of the containers may mount.
     pub may_mount: bool,
+    /// The capabilities that programs of the containers may have.
+    pub capabilities: u64,
     /// The descriptors of the specification, standard streams first, as [`hostfs::Importer::first`] gave them.
     pub imported: &'a [Arc<OpenFile>],
     /// The container's terminal, which nothing has been opened of.
@@ -419,6 +421,11 @@ impl<'a> FileRestorer<'a> {
     /// Opens again what is at a place.
     fn reopen(&self, saved: &OpenFileState) -> Result<Arc<OpenFile>> {
         let path = self.path(saved.place.as_ref().ok_or(Errno::EINVAL)?)?;
+        let writes = saved.flags & libc::O_PATH == 0 && saved.flags & libc::O_ACCMODE != libc::O_RDONLY;
+        // A mount with files that are open for writing does not become read-only; the bundle's own may have been so from the start.
+        if writes && !self.given.may_mount && path.kind() == libc::S_IFREG {
+            vfs::access::writable_mount(&path)?;
+        }
         let file = now(namei::opening::open_again(self.given.cx, path, saved.flags))?;
         OpenFile::restore(saved, file.path.clone(), file.inode.clone(), file.ops.clone())
     }
@@ -521,6 +528,7 @@ fn file_systems(
         user: given.user,
         make: given.make,
         may_mount: given.may_mount,
+        capabilities: given.capabilities,
     };
     supers.make(&saved.supers, &making, &mut |at, sb| match trees.remove(&Some(at)) {
         Some(one) => fill(one, sb),

@@ -64,6 +64,8 @@ pub(super) struct Making<'a> {
     pub make: MakeSuper<'a>,
     /// Programs of the containers may change those of the specification.
     pub may_mount: bool,
+    /// The capabilities that programs of the containers may have.
+    pub capabilities: u64,
 }
 
 /// File systems by their places in the plain data.
@@ -139,6 +141,9 @@ impl Supers {
                 let rights = (making.user)(overlay.creds.user_ns)
                     .and_then(|user_ns| Credentials::restore(&overlay.creds, user_ns, None));
                 let rights = Arc::new(rights.ok_or_else(|| failed(abi::Errno::EPERM))?);
+                if !self.may_overlay(overlay, &rights, making).map_err(failed)? {
+                    return Err(failed(abi::Errno::EPERM));
+                }
                 let find = |at: usize, path: &[u8]| {
                     let sb = self.get(at).ok_or(abi::Errno::ENODEV)?.clone();
                     let found = super::find_below(making.cx, &sb.root, path)?;
@@ -161,6 +166,38 @@ impl Supers {
             sb.set_user_ns(&owner);
         }
         Ok(sb)
+    }
+}
+
+impl Supers {
+    /// Whether programs of the containers can have mounted an overlay. It does with its mounter's rights what any program that sees
+    /// it asks for, and changes the upper layer's file system whatever the bundle's mounts of that say.
+    fn may_overlay(
+        &self,
+        overlay: &OverlayState,
+        rights: &Credentials,
+        making: &Making<'_>,
+    ) -> abi::Result<bool> {
+        let more = overlay.creds.capabilities() & !making.capabilities != 0;
+        if rights.user_ns.is_initial() && (more || !making.may_mount) {
+            return Ok(false);
+        }
+        let Some(upper) = overlay.upper.as_ref().filter(|one| !making.may_mount && self.is_given(one.fs))
+        else {
+            return Ok(true);
+        };
+        let sb = self.get(upper.fs).ok_or(abi::Errno::ENODEV)?;
+        for path in [&upper.top].into_iter().chain(&overlay.work) {
+            let found = super::find_below(making.cx, &sb.root, path)?;
+            let writable = |(own, flags): &(Arc<Mount>, MountFlags)| {
+                let shows = Arc::ptr_eq(&own.sb, sb) && found.is_below(&own.root);
+                shows && !flags.contains(MountFlags::RDONLY)
+            };
+            if !self.bundle.iter().any(writable) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -136,6 +136,7 @@ impl World {
                 other => Err(other.into()),
             },
             may_mount: true,
+            capabilities: 0,
             imported: &[],
             console: None,
             net: &|_| None,
