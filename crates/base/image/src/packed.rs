@@ -3,7 +3,7 @@
 //! ```text
 //! magic, 8 bytes        "RFPAGES" and a zero byte
 //! version, 4            of this format; a newer one is refused
-//! frame, 4              bytes of a frame, a multiple of the page size; the last one may be shorter
+//! frame, 4              bytes of a frame, 1 MiB to 16 MiB, a multiple of the page size; the last one may be shorter
 //! length, 8             of the file of pages
 //! checksum, 4           CRC-32 of the index
 //! checksum, 4           CRC-32 of these 28 bytes
@@ -107,7 +107,8 @@ impl Layout {
         let sum = crc32fast::hash(head.get(..HEAD - 4).unwrap_or_default());
         let frame = u64::from(u32::from_le_bytes(number(head, 12)));
         let length = u64::from_le_bytes(number(head, 16));
-        let sound = frame > 0 && frame <= 64 * FRAME && frame.is_multiple_of(PAGE);
+        // Smaller frames would make an index that takes gigabytes of memory, out of a sparse file.
+        let sound = (FRAME..=16 * FRAME).contains(&frame) && frame.is_multiple_of(PAGE);
         let sound = sound && length <= LONGEST && length.is_multiple_of(PAGE);
         if sum != u32::from_le_bytes(number(head, HEAD - 4)) || version == 0 || !sound {
             return Err("its head has changed".into());
@@ -248,7 +249,15 @@ mod tests {
             assert!(unpack(&entry(garbage), garbage, &mut frame).is_err());
         }
         let layout = |frame: u64, length: u64| Layout { length, frame, index_sum: 0 };
-        for wrong in [layout(0, PAGE), layout(PAGE + 1, PAGE), layout(PAGE, 1), layout(PAGE, 1 << 50)] {
+        let frame = FRAME;
+        for wrong in [
+            layout(0, PAGE),
+            layout(PAGE, PAGE),
+            layout(17 * frame, PAGE),
+            layout(frame + 1, PAGE),
+            layout(frame, 1),
+            layout(frame, 1 << 50),
+        ] {
             let bytes = Layout { index_sum: 0, ..wrong };
             let mut head = MAGIC.to_vec();
             head.extend(VERSION.to_le_bytes());
