@@ -212,7 +212,8 @@ impl Nftables {
         for one in &saved.tables {
             change.restore_table(one)?;
         }
-        change.rules.set_last_table(saved.last.min(HIGHEST));
+        // No table gets the handle of another one.
+        change.rules.set_last_table(saved.last.clamp(change.rules.last_table(), HIGHEST));
         // The commit counts one more.
         change.rules.generation = saved.generation.saturating_sub(1).max(1);
         let end = message(msg::GETGEN, 0, |_| ());
