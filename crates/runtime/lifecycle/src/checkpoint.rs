@@ -235,7 +235,8 @@ pub fn create_from(settings: &Settings, mut options: CreateOptions, image: &Path
 /// The files of pages that a sandbox was restored from, open for reading; none where that is not to be had, which costs a clone
 /// copies of what is in them. `init` is the sandbox's pid 1.
 ///
-/// The sandbox, which may be in a guest's hands, says which of its descriptors they are. It holds only what its clone will hold, too.
+/// The sandbox, which may be in a guest's hands, says which of its descriptors they are. It may read all of them: a file that it can
+/// only write or name, such as a log, is not opened for it here.
 fn layers(client: &Client, init: i32) -> Vec<OwnedFd> {
     let numbers = client.layers().unwrap_or_default();
     let Some(sentry) = ps::sentry(init).filter(|_| !numbers.is_empty()) else { return Vec::new() };
@@ -245,10 +246,45 @@ fn layers(client: &Client, init: i32) -> Vec<OwnedFd> {
         if !FileType::from_raw_mode(fstat(&file).ok()?.st_mode).is_file() {
             return None;
         }
+        // The descriptor may be another file's by now: what is read is that of the file that was found.
+        let there = FdInfo::read(&format!("/proc/{sentry}/fdinfo/{number}"))?;
+        let found = FdInfo::read(&format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+        if (there.mount, there.inode) != (found.mount, found.inode) || !there.reads_only() {
+            return None;
+        }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
     };
     numbers.iter().map(open).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// What /proc/PID/fdinfo/N says.
+struct FdInfo {
+    flags: u32,
+    mount: u64,
+    /// Linux 5.14 and later.
+    inode: u64,
+}
+
+impl FdInfo {
+    fn read(path: &str) -> Option<FdInfo> {
+        FdInfo::parse(&std::fs::read_to_string(path).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<FdInfo> {
+        let value = |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
+        Some(FdInfo {
+            flags: u32::from_str_radix(value("flags:")?, 8).ok()?,
+            mount: value("mnt_id:")?.parse().ok()?,
+            inode: value("ino:")?.parse().ok()?,
+        })
+    }
+
+    /// It is open for reading, and for nothing else.
+    fn reads_only(&self) -> bool {
+        let flags = OFlags::from_bits_retain(self.flags);
+        !flags.contains(OFlags::PATH) && flags & OFlags::RWMODE == OFlags::RDONLY
+    }
 }
 
 /// Makes further containers like a running one, which goes on: with its bundle or
@@ -295,6 +331,18 @@ mod tests {
         assert_eq!(std::fs::read_dir(&options.image).unwrap().count(), 0);
         let error = ImageFiles::open(&options.image).unwrap_err();
         assert!(error.message().contains("is no image of a checkpoint: metadata: "), "{error}");
+    }
+
+    #[test]
+    fn what_is_open_for_reading_alone_is_a_layer() {
+        let of = |flags: &str| FdInfo::parse(&format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t25\nino:\t7\n"));
+        let good = of("02100000").unwrap();
+        assert_eq!((good.mount, good.inode), (25, 7));
+        assert!(good.reads_only());
+        for flags in ["02100001", "02100002", "012100000"] {
+            assert!(!of(flags).unwrap().reads_only(), "{flags}");
+        }
+        assert!(FdInfo::parse("flags:\t02100000\nmnt_id:\t25\n").is_none());
     }
 
     #[test]
