@@ -2,7 +2,7 @@
 
 use crate::packed_pages::read_packed;
 use crate::{Error, Result};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -37,10 +37,16 @@ impl ImageFiles {
     pub(crate) fn open(dir: &Path) -> Result<ImageFiles> {
         let open = |name: &str| {
             let path = dir.join(name);
-            let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty());
-            file.map_err(|error| {
-                Error::from(format!("{} is no image of a checkpoint: {name}: {error}", dir.display()))
-            })
+            // A FIFO is not waited for.
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            let wrong = |why: &dyn std::fmt::Display| {
+                Error::from(format!("{} is no image of a checkpoint: {name}: {why}", dir.display()))
+            };
+            let file = openat(CWD, &path, flags, Mode::empty()).map_err(|error| wrong(&error))?;
+            match fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
+                true => Ok(file),
+                false => Err(wrong(&"it is no regular file")),
+            }
         };
         let metadata = open(METADATA)?;
         let pages = match open(PACKED) {
