@@ -37,6 +37,8 @@ const SUMS: &str = "sums";
 /// Bytes of a page, and of a checksum.
 const BLOCK: usize = PAGE as usize;
 const SUM: usize = 32;
+/// Longest metadata that a sandbox may write.
+const LONGEST_METADATA: u64 = 1 << 30;
 /// Longest metadata or list of pages.
 const LONGEST: u64 = 1 << 32;
 
@@ -122,14 +124,21 @@ impl Sessions {
         new: impl FnOnce() -> Result<SavedCommand>,
     ) -> Result<(Session, SavedCommand)> {
         let dir = self.path(name)?;
-        if let Ok(text) = fs::read(dir.join(COMMAND)) {
-            let saved = serde_json::from_slice(&text).map_err(|error| wrong(&dir, error))?;
-            return Ok((Session::locked(dir)?, saved));
-        }
-        let saved = new()?;
+        let there = |dir: &Path| -> Result<Option<SavedCommand>> {
+            let Ok(text) = fs::read(dir.join(COMMAND)) else { return Ok(None) };
+            serde_json::from_slice(&text).map(Some).map_err(|error| wrong(dir, error))
+        };
+        let saved = match there(&dir)? {
+            Some(saved) => saved,
+            None => new()?,
+        };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         made.map_err(|error| wrong(&dir, error))?;
         let session = Session::locked(dir)?;
+        // Another command may have made, or made and deleted it meanwhile.
+        if let Some(saved) = there(&session.dir)? {
+            return Ok((session, saved));
+        }
         session.write(COMMAND, &serde_json::to_vec(&saved)?).map_err(|error| wrong(&session.dir, error))?;
         Ok((session, saved))
     }
@@ -264,7 +273,11 @@ impl Session {
         let mut store = Store::open(&self.dir, known).map_err(failed)?;
         let list = store.add(pages).map_err(failed)?;
         let mut text = Vec::new();
-        let len = metadata.metadata().map_err(failed)?.len().min(LONGEST);
+        let len = metadata.metadata().map_err(failed)?.len();
+        // A sandbox that a guest has taken over writes what it wants, sparse files as well.
+        if len > LONGEST_METADATA {
+            return Err(failed(io::ErrorKind::FileTooLarge.into()));
+        }
         text.resize(len as usize, 0);
         metadata.read_exact_at(&mut text, 0).map_err(failed)?;
         let step = Step { number, parent, args: args.to_vec(), status, blocks: store.count };
@@ -322,7 +335,10 @@ impl Store {
     /// Adds the pages of a file that are not there yet; gives the list.
     fn add(&mut self, pages: &File) -> io::Result<Vec<u8>> {
         let len = pages.metadata()?.len();
-        let (mut list, mut buf) = (Vec::with_capacity((len / PAGE) as usize * 4), vec![0; 256 * BLOCK]);
+        if len > LONGEST / 4 * PAGE || !len.is_multiple_of(PAGE) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let (mut list, mut buf) = (Vec::new(), vec![0; 256 * BLOCK]);
         let mut at = 0;
         while at < len {
             let piece = buf.get_mut(..(len - at).min(256 * PAGE) as usize).unwrap_or_default();
