@@ -164,7 +164,12 @@ impl Kept<'_> {
         let image: Vec<_> = fds.collect();
         let place = directory::claim(&self.settings.state_dir(), id)?;
         let stdio = [stdin, stdout, stderr];
+        let mut tries = self.options.size + 3;
         let mut new = loop {
+            tries -= 1;
+            if tries == 0 {
+                return Err("the sandboxes of the pool end as soon as they have started".into());
+            }
             let new = match self.ready.pop_front() {
                 Some(new) => new,
                 None => {
