@@ -257,7 +257,8 @@ impl PidNamespace {
 
     /// Sets it, as writing /proc/sys/kernel/ns_last_pid does.
     pub fn set_last(&self, nr: i32) {
-        self.table.lock().last = nr;
+        let max = if self.level == 0 { ROOT_MAX } else { PID_MAX };
+        self.table.lock().last = nr.clamp(0, max - 1);
     }
 }
 
