@@ -162,7 +162,8 @@ impl Supers {
         if own && given && saved.fstype == "tmpfs" && sb.fs.options() != saved.options {
             sb.fs.remount(saved.options.as_bytes()).map_err(failed)?;
         }
-        if !given {
+        // That of namespaces is the kernel's own.
+        if !given && saved.kind != SuperKind::Namespaces {
             sb.set_user_ns(&owner);
         }
         Ok(sb)
