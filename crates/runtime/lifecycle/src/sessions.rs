@@ -15,7 +15,7 @@
 use crate::directory::valid_id;
 use crate::image_files::ImageFiles;
 use crate::packed_pages::without_name;
-use crate::snapshots::{SavedCommand, lock};
+use crate::snapshots::{SavedCommand, check_own, lock};
 use crate::{Error, Result};
 use image::packed::{Entry, pack, unpack};
 use image::{PAGE, is_zero};
@@ -87,7 +87,9 @@ impl Sessions {
             false => absolute("HOME").map(|home| home.join(".local/state")),
         });
         let state = state.ok_or("there is no directory for sessions: set XDG_STATE_HOME to one")?;
-        Ok(Sessions { dir: state.join("ringfence/sessions") })
+        let dir = state.join("ringfence/sessions");
+        check_own(&dir)?;
+        Ok(Sessions { dir })
     }
 
     fn path(&self, name: &str) -> Result<PathBuf> {

@@ -101,6 +101,15 @@ pub(crate) fn lock(path: &Path, operation: FlockOperation) -> io::Result<Option<
     }
 }
 
+/// Refuses a directory, if there is one, that another user made or may write to: what lies there says what is run, and where.
+pub(crate) fn check_own(dir: &Path) -> Result<()> {
+    let Ok(there) = fs::metadata(dir) else { return Ok(()) };
+    match there.uid() == rustix::process::geteuid().as_raw() && there.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(format!("{} is not this user's alone: chown and chmod it", dir.display()).into()),
+    }
+}
+
 fn valid(name: &str) -> Result<()> {
     match valid_id(name) {
         true => Ok(()),
@@ -118,7 +127,9 @@ impl Snapshots {
             false => absolute("HOME").map(|home| home.join(".cache")),
         });
         let cache = cache.ok_or("there is no directory for snapshots: set XDG_CACHE_HOME to one")?;
-        Ok(Snapshots { dir: cache.join("ringfence/snapshots") })
+        let dir = cache.join("ringfence/snapshots");
+        check_own(&dir)?;
+        Ok(Snapshots { dir })
     }
 
     fn wrong(&self, error: io::Error) -> Error {
@@ -340,6 +351,17 @@ mod tests {
         assert!(all.take("b").unwrap_err().message().contains("there is no snapshot b"));
         assert!(all.delete("../c").unwrap_err().message().contains("is no name"));
         assert_eq!(names(), ["c", "d"]);
+    }
+
+    #[test]
+    fn a_directory_that_others_write_to_is_refused() {
+        let dir = StateDir::new("snapshots-others");
+        let path = dir.0.join("s");
+        check_own(&path).unwrap();
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        check_own(&path).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(check_own(&path).unwrap_err().message().contains("is not this user's alone"));
     }
 
     #[test]
