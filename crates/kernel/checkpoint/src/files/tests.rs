@@ -289,13 +289,26 @@ fn locks_stay_with_their_owners() {
     assert_eq!(records::flock(&two.cx, &other, lock, false), Ok(()));
 }
 
+/// A file of a kind that no image has.
+struct Strange;
+
+impl vfs::FileOps for Strange {
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+    fn link_name(&self) -> Option<String> {
+        Some("anon_inode:strange".into())
+    }
+}
+
 #[test]
 fn what_cannot_be_saved_is_named() {
     let one = World::new();
-    let watch = ipc::inotify::Inotify::open(&one.cx, 0).expect("made");
+    let inode = vfs::FileLayer::vfs(&one.cx).anonymous_inode();
+    let strange = OpenFile::new(None, Some(inode), Arc::new(Strange), libc::O_RDONLY);
     let (r, _w) = Pipe::pair(&one.cx, 0).expect("made");
-    let found = one.save(&[&r, &watch], &Pages::default()).expect_err("an obstacle");
-    let words = ["descriptor 1 of process 1 (test): anon_inode:inotify, which cannot be saved"];
+    let found = one.save(&[&r, &strange], &Pages::default()).expect_err("an obstacle");
+    let words = ["descriptor 1 of process 1 (test): anon_inode:strange, which cannot be saved"];
     assert_eq!(found.iter().map(|one| &*one.what).collect::<Vec<_>>(), words);
 }
 
