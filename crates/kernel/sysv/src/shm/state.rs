@@ -51,7 +51,8 @@ impl Segment {
         file: Arc<OpenFile>,
         find: impl Fn(i32) -> Doer,
     ) -> Result<Segment> {
-        if saved.size == 0 || page_up(saved.size) != Some(file.attr()?.size) {
+        // It is mapped for writing whatever its file says.
+        if !file.writable() || saved.size == 0 || page_up(saved.size) != Some(file.attr()?.size) {
             return Err(Errno::EINVAL);
         }
         let [creator, last] = saved.doers.map(|pid| pid.and_then(&find));
