@@ -692,9 +692,14 @@ def cri_metrics(c):
         with metric_server(Tool(c.stage, PODS)) as scrape:
             pod = c.pod(handler=handler)
             containers = [pod.run("sh", "-c", FOREVER) for _ in range(2)]
-            all = scrape()
-            labels = [l for name, l, v in all if name == "syscalls_total" and v > 0]
-            check({l["container"] for l in labels}, {pod.id, *containers})
+
+            def calls():
+                return [l for name, l, v in scrape() if name == "syscalls_total" and v > 0]
+
+            # A program has been started before it has made a call.
+            want = {pod.id, *containers}
+            wait_for(lambda: {l["container"] for l in calls()} == want, what=f"calls of {want}")
+            labels = calls()
             check({(l["sandbox"], l["pod_name"], l["namespace"]) for l in labels}, {(pod.id, pod.name, "default")})
             c("StopContainer", number(1, containers[0]))
             running = {l["container"]: v for name, l, v in scrape() if name == "container_running"}
