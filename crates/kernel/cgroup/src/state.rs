@@ -111,7 +111,7 @@ impl Cgroup {
             },
             time: s.time,
             maker: Some(s.maker),
-            owners: s.owners.iter().map(|(name, owner)| ((*name).to_owned(), *owner)).collect(),
+            owners: sorted(&s.owners),
             devices: (s.devices.flags.bits(), s.devices.list.iter().map(|program| program.id()).collect()),
         }
     }
@@ -266,6 +266,13 @@ impl ProgramState {
         let (loaded, uid) = self.loaded;
         own.load_as(self.id, program, ProgramInfo { name: self.name, loaded, uid, gpl: self.gpl })
     }
+}
+
+/// By name: one state makes one image.
+fn sorted(owners: &HashMap<&'static str, Owner>) -> Vec<(String, Owner)> {
+    let mut all: Vec<_> = owners.iter().map(|(name, owner)| ((*name).to_owned(), *owner)).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all
 }
 
 #[cfg(test)]
