@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ROOT/@pools/NAME/pool.sock   leads to the process that keeps the pool
-//!                 /NAME.N      directories of its sandboxes, as containers have them
+//!                 /NAME.PID.N  directories of its sandboxes, as containers have them
 //! ```
 //!
 //! One process keeps a pool ([`serve_pool`]) and ends its sandboxes when it ends. A sandbox of a pool has everything that its bundle
@@ -125,7 +125,8 @@ impl Kept<'_> {
     fn fill(&mut self) -> Result<()> {
         self.made += 1;
         let create = CreateOptions {
-            id: format!("{}.{}", self.options.name, self.made),
+            // What an earlier pool of this name has started may still be in its control group.
+            id: format!("{}.{}.{}", self.options.name, std::process::id(), self.made),
             bundle: self.options.bundle.clone(),
             own_group: true,
             pooled: true,
