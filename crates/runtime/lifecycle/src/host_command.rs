@@ -333,17 +333,8 @@ fn make_snapshot(
     Ok(std::thread::Builder::new().name("snapshot".into()).spawn(make)?)
 }
 
-/// Saves a step. A program that has just been left behind may need a moment to let go of the command's streams.
+/// Saves a step.
 fn save_step(session: &Session, client: &Client, args: &[String], status: u8) -> Result<()> {
-    for _ in 0..10 {
-        match session.save(client, args, status, false) {
-            Err(error) if error.message().contains("cannot save the container") => {
-                log::debug!("{error}");
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            saved => return saved,
-        }
-    }
     session.save(client, args, status, false).map_err(|error| {
         Error::with_status(error.status(), format!("the session stays as it was before the command: {error}"))
     })
