@@ -114,10 +114,10 @@ impl Drop for NewImage<'_> {
 
 /// Saves a running container to an image.
 pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) -> Result<()> {
+    let (container, _) = settings.find(id)?;
     if options.when_asked {
         // A program that asks is to wait for no checkpoint that cannot be.
         drop(NewImage::begin(&options.image)?);
-        let (container, _) = settings.find(id)?;
         let client = connect(&container)?;
         client.attend_requests(false)?;
         client.await_request()?;
