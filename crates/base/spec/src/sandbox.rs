@@ -91,6 +91,9 @@ pub struct SandboxSpec {
     /// The image of a checkpoint, whose processes take the place of the first process.
     #[serde(default)]
     pub image: Option<ImageSpec>,
+    /// The container's name in its pod; empty where it has none.
+    #[serde(default)]
+    pub name_in_pod: String,
     /// The sandbox of a pool: its name, standard streams and image come when it is taken.
     #[serde(default)]
     pub pooled: bool,

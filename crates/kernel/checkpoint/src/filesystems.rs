@@ -1,6 +1,7 @@
 //! File systems that show a namespace of the kernel, and those that are made of their options.
 
 use crate::files::{SuperKind, SuperState};
+use container::Container;
 use nsproxy::{Namespace, SpaceSaver, Spaces};
 use rights::{Cap, Credentials};
 use std::cell::RefCell;
@@ -11,13 +12,12 @@ use vfs::{As, FileSystem, Internal, SuperBlock};
 
 /// Which namespace a file system shows; `None` for another one.
 pub(crate) fn shows(
-    kernel: &Kernel,
+    containers: &[&Arc<Container>],
     spaces: &RefCell<SpaceSaver>,
     sb: &Arc<SuperBlock>,
 ) -> Option<SuperKind> {
     let address = |fs: *const dyn FileSystem| fs.cast::<()>();
     let this = address(Arc::as_ptr(&sb.fs));
-    let first = &kernel.first.namespaces;
     match sb.fs.kind() {
         "proc" => {
             let pids = kernfs::instance(&sb.root.inode)?.pids.clone();
@@ -25,13 +25,13 @@ pub(crate) fn shows(
         }
         "mqueue" => {
             let spaces = spaces.borrow();
-            let mut all = spaces.ipc().chain([&first.ipc]);
+            let mut all = spaces.ipc().chain(containers.iter().map(|one| &one.namespaces.ipc));
             let ns = all.find(|ns| Arc::as_ptr(&ns.mqueue).cast::<()>() == this)?;
             Some(SuperKind::Queues(ns.inum))
         }
         "cgroup2" => {
             let spaces = spaces.borrow();
-            let mut all = spaces.cgroups().chain([&first.cgroup]);
+            let mut all = spaces.cgroups().chain(containers.iter().map(|one| &one.namespaces.cgroup));
             let shown = all.find(|ns| {
                 let shown = ns.shown.lock().as_ref().and_then(Weak::upgrade);
                 shown.is_some_and(|fs| address(Arc::as_ptr(&fs)) == this)

@@ -16,9 +16,9 @@ mod state;
 use image::{About, Reader, Sums, Writer};
 
 pub use kernel::KernelState;
-pub use restore::{Restoring, restore};
-pub use save::{Saving, obstacles_of, save};
-pub use state::{ContextOf, Memory, SandboxState};
+pub use restore::{RestoredContainer, Restoring, restore};
+pub use save::{SavedContainer, Saving, obstacles_of, save};
+pub use state::{ContainerState, ContextOf, Memory, SandboxState};
 
 /// The version of ringfence, as images name it.
 const SAVED_BY: &str = env!("CARGO_PKG_VERSION");

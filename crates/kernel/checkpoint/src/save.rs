@@ -4,8 +4,9 @@ use crate::files::{Around, Baseline, FileSaver};
 use crate::filesystems::shows;
 use crate::kernel::KernelState;
 use crate::network::NetworkSaver;
-use crate::state::{ContextOf, Memory, SandboxState};
+use crate::state::{ContainerState, ContextOf, Memory, SandboxState};
 use crate::{Obstacle, SAVED_BY};
+use container::Container;
 use files::FdTable;
 use image::PageSink;
 use landlock::{Domain, LandlockSaver};
@@ -19,12 +20,43 @@ use std::sync::Arc;
 use task::{Kernel, SavedParts, Standstill};
 use vfs::Internal;
 
+/// A container that is saved.
+pub struct SavedContainer<'a> {
+    /// The container.
+    pub container: &'a Arc<Container>,
+    /// Its name in the pod; empty where it has none.
+    pub name: &'a str,
+    /// The mounts that it began with.
+    pub baseline: &'a Baseline,
+    /// Its terminal.
+    pub console: Option<Arc<tty::Pty>>,
+}
+
+impl SavedContainer<'_> {
+    /// What the image has of one beside the first.
+    fn state(&self, first: &Container) -> ContainerState {
+        let (own, first) = (&self.container.namespaces, &first.namespaces);
+        let names = own.uts.names();
+        ContainerState {
+            index: self.container.index(),
+            id: self.container.name().into(),
+            name: self.name.into(),
+            names: (!Arc::ptr_eq(&own.uts, &first.uts)).then_some((
+                names.nodename,
+                names.domainname,
+                names.version,
+            )),
+            last_pid: (own.pid_for_children.inum() != first.pid_for_children.inum())
+                .then(|| own.pid_for_children.last()),
+            cgroups: self.container.cgroup().groups(),
+        }
+    }
+}
+
 /// What a sandbox is saved with.
 pub struct Saving<'a> {
-    /// The mounts that its container began with.
-    pub baseline: &'a Baseline,
-    /// The container's terminal.
-    pub console: Option<Arc<tty::Pty>>,
+    /// Its containers, the first one first.
+    pub containers: Vec<SavedContainer<'a>>,
     /// Unix sockets.
     pub unix: &'a socket::unix::UnixFamily,
     /// Where pages go.
@@ -84,12 +116,16 @@ fn shown(kernel: &Kernel, tid: i32) -> String {
 /// Everything of a sandbox but its pages, which go to [`Saving::pages`]. Nothing is written when something cannot be saved.
 pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState, Vec<Obstacle>> {
     let kernel = standstill.kernel();
-    let found = obstacles_of(kernel);
+    let mut found = obstacles_of(kernel);
+    found.extend(obstacles(strangers(kernel, &saving.containers)));
     if !found.is_empty() {
         return Err(found);
     }
     let spaces = RefCell::new(SpaceSaver::default());
-    spaces.borrow_mut().given(kernel.first.index(), &kernel.first.namespaces);
+    let containers: Vec<&Arc<Container>> = saving.containers.iter().map(|one| one.container).collect();
+    for one in &containers {
+        spaces.borrow_mut().given(one.index(), &one.namespaces);
+    }
     let mut parts = Found {
         spaces: &spaces,
         landlock: LandlockSaver::default(),
@@ -97,7 +133,7 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         tables: BTreeMap::new(),
         contexts: Vec::new(),
     };
-    let mut processes = standstill.processes(&mut parts).map_err(obstacles)?;
+    let mut processes = standstill.processes(&containers, &mut parts).map_err(obstacles)?;
     // Those that no task is in come to light with the files, too late to have objects.
     let mut ipc = vec![kernel.first.namespaces.ipc.clone()];
     ipc.extend(spaces.borrow().ipc().cloned());
@@ -110,13 +146,14 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     let around = Around {
         network: &note,
         space: &|ns| _ = spaces.borrow_mut().note(ns),
-        shows: &|sb| shows(kernel, &spaces, sb),
+        shows: &|sb| shows(&containers, &spaces, sb),
         nsfs: &kernel.nsfs,
     };
     let mut files = FileSaver::new(&cx, saving.unix, &kernel.memfds, around);
-    files.container(&kernel.first, saving.baseline);
+    for one in &saving.containers {
+        files.container(one.container, one.baseline, one.console.clone());
+    }
     ipc.iter().for_each(|ns| files.ipc(ns));
-    files.console(saving.console.clone());
     files.landlock = std::mem::take(&mut parts.landlock);
     let terminals: Vec<_> = {
         let tree = kernel.tree.lock();
@@ -165,14 +202,18 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     for remembered in files.remembered() {
         let numbers = remembered.numbers();
         let known = processes.pids.iter().any(|one| one.first() == numbers.first());
-        if !known && numbers.len() == processes.last.len() {
+        let own = |one: &&&Arc<Container>| remembered.ns().is_some_and(|ns| ns.inum() == one.pids().inum());
+        if let Some(container) = containers.iter().find(own).filter(|_| !known) {
             processes.pids.push(numbers);
+            let first = container.pids().inum() == kernel.first.pids().inum();
+            processes.pid_spaces.push(if first { 0 } else { container.pids().inum() });
         }
     }
     let (memory, shared) = save_memory(standstill, &parts.memory, saving)?;
     Ok(SandboxState {
         saved_by: SAVED_BY.into(),
         kernel: KernelState::of(kernel),
+        further: saving.containers.iter().skip(1).map(|one| one.state(&kernel.first)).collect(),
         spaces: spaces.finish(),
         cgroups: kernel.first.cgroup().groups(),
         processes,
@@ -184,6 +225,16 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         memory,
         shared,
     })
+}
+
+/// Names the processes of containers that are not saved.
+fn strangers(kernel: &Kernel, saved: &[SavedContainer<'_>]) -> Vec<String> {
+    let tree = kernel.tree.lock();
+    let known =
+        |group: &task::ThreadGroup| saved.iter().any(|one| Arc::ptr_eq(one.container, &group.container));
+    let groups = tree.nodes().map(|node| &node.group).filter(|group| !known(group));
+    let names: std::collections::BTreeSet<&str> = groups.map(|group| group.container.name()).collect();
+    names.iter().map(|name| format!("the container {name} starts or ends")).collect()
 }
 
 /// The address spaces one after the other, each by a thread of its own that stands still.

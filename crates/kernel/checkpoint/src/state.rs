@@ -28,6 +28,23 @@ pub struct Memory {
     pub state: mm::MemoryState,
 }
 
+/// A container beside what the rest of the image has of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerState {
+    /// Its index.
+    pub index: u32,
+    /// What the runtime calls it.
+    pub id: String,
+    /// Its name in the pod; empty where it has none.
+    pub name: String,
+    /// Host and domain name of its own UTS namespace, and how often they were set.
+    pub names: Option<(String, String, u64)>,
+    /// The number that its own PID namespace gave out last.
+    pub last_pid: Option<i32>,
+    /// Control groups.
+    pub cgroups: GroupsState,
+}
+
 /// A sandbox as plain data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SandboxState {
@@ -35,6 +52,9 @@ pub struct SandboxState {
     pub saved_by: String,
     /// What does not belong to a process.
     pub kernel: KernelState,
+    /// Containers beside the first one.
+    #[serde(default)]
+    pub further: Vec<ContainerState>,
     /// Namespaces.
     #[serde(default)]
     pub spaces: SpacesState,

@@ -25,6 +25,9 @@ use vfs::{
 pub struct ImportedState {
     /// Its place among the descriptors that the first process started with.
     pub index: usize,
+    /// Index of the container.
+    #[serde(default)]
+    pub container: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -46,9 +49,9 @@ impl ImportedFile {
     /// `None` for a file that was not imported.
     pub fn of(file: &OpenFile) -> Option<ImportedFile> {
         let inode: &Imported = file.inode.as_ref()?.as_any().downcast_ref()?;
-        let Some(index) = inode.index else { return Some(ImportedFile::Other) };
+        let Some((container, index)) = inode.index else { return Some(ImportedFile::Other) };
         let (uid, gid, mode) = *inode.owner.lock();
-        Some(ImportedFile::First(ImportedState { index, uid, gid, mode }))
+        Some(ImportedFile::First(ImportedState { index, container, uid, gid, mode }))
     }
 }
 
@@ -74,8 +77,8 @@ struct Imported {
     /// Owner, group and changed mode.
     owner: Mutex<(u32, u32, Option<u32>)>,
     attachments: Attachments,
-    /// See [`ImportedState::index`]; `None` for another process's.
-    index: Option<usize>,
+    /// See [`ImportedState::container`] and [`ImportedState::index`]; `None` for another process's.
+    index: Option<(u32, usize)>,
 }
 
 impl Inode for Imported {
@@ -198,8 +201,8 @@ type Key = (u64, u64, i32, u64);
 pub struct Importer {
     home: Arc<HostFiles>,
     regular: Vec<(Key, Arc<OpenFile>)>,
-    /// The next place of the first process's descriptors.
-    next: Option<usize>,
+    /// The container, and the next place of its first process's descriptors.
+    next: Option<(u32, usize)>,
 }
 
 impl Importer {
@@ -209,15 +212,15 @@ impl Importer {
     }
 
     /// The same for a container's first process: a checkpoint knows its descriptors by their order.
-    pub fn first(home: &Arc<HostFiles>) -> Importer {
-        Importer { next: Some(0), ..Importer::new(home) }
+    pub fn first(home: &Arc<HostFiles>, container: u32) -> Importer {
+        Importer { next: Some((container, 0)), ..Importer::new(home) }
     }
 
     /// Makes a host descriptor an open file that belongs to `uid` and `gid` in the guest. Regular files,
     /// pipes, sockets, terminals and other character devices; not directories.
     pub fn import(&mut self, fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
         let index = self.next;
-        self.next = index.map(|index| index + 1);
+        self.next = index.map(|(container, index)| (container, index + 1));
         let a = host::stat(&fd)?;
         if a.file_type() != S_IFREG {
             return open_file(&self.home, fd, index, uid, gid);
@@ -235,7 +238,7 @@ impl Importer {
 fn open_file(
     home: &HostFiles,
     fd: OwnedFd,
-    index: Option<usize>,
+    index: Option<(u32, usize)>,
     uid: u32,
     gid: u32,
 ) -> Result<Arc<OpenFile>> {

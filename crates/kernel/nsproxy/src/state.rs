@@ -327,11 +327,11 @@ impl Spaces {
         for (container, state) in &saved.given {
             let set = (tools.given)(*container)
                 .ok_or_else(|| format!("the image has a container {container}, and there is none"))?;
-            all.give(state, &set);
+            all.give(state, &set)?;
         }
         let first = (tools.given)(0).ok_or("the first container is not there")?;
         if saved.given.is_empty() {
-            all.give(&SetState::of(&first), &first);
+            all.give(&SetState::of(&first), &first)?;
         }
         let numbers = saved.numbers()?;
         let kept = tools.inums.keep(&numbers);
@@ -395,15 +395,17 @@ impl Spaces {
         Ok(all)
     }
 
-    /// What a container begins with, by the numbers that its namespaces had.
-    fn give(&mut self, state: &SetState, set: &NsProxy) {
-        self.uts.insert(state.uts, set.uts.clone());
-        self.ipc.insert(state.ipc, set.ipc.clone());
-        self.nets.insert(state.net, set.net.clone());
-        self.pids.insert(state.pid_for_children, set.pid_for_children.clone());
+    /// What a container begins with, by the numbers that its namespaces had. An error when containers shared one that they do
+    /// not share now, or the other way round.
+    fn give(&mut self, state: &SetState, set: &NsProxy) -> Result<(), String> {
+        give(&mut self.uts, state.uts, &set.uts, "uts")?;
+        give(&mut self.ipc, state.ipc, &set.ipc, "ipc")?;
+        give(&mut self.nets, state.net, &set.net, "net")?;
+        give(&mut self.pids, state.pid_for_children, &set.pid_for_children, "pid")?;
         self.cgroups.insert(state.cgroup, set.cgroup.clone());
         self.times.insert(state.time_for_children, set.time_for_children.clone());
         self.times.insert(state.time, set.time.clone());
+        Ok(())
     }
 
     /// The owner of a namespace, and what counts it.
@@ -481,6 +483,16 @@ impl Spaces {
             }
         }
     }
+}
+
+/// Notes a namespace that a container begins with.
+fn give<T>(known: &mut HashMap<u64, Arc<T>>, inum: u64, ns: &Arc<T>, kind: &str) -> Result<(), String> {
+    let same = |(number, one): (&u64, &Arc<T>)| (*number == inum) == Arc::ptr_eq(one, ns);
+    if !known.iter().all(same) {
+        return Err(format!("the containers do not share {kind} namespaces as those of the image did"));
+    }
+    known.insert(inum, ns.clone());
+    Ok(())
 }
 
 fn failed(kind: &str, inum: u64, error: Errno) -> String {

@@ -50,11 +50,11 @@ pub fn run(
         let its = traced.fds.iter().map(|index| fds.take(*index)).collect::<Result<_, _>>()?;
         tracing::create(&kernel, traced.session, its, false)?;
     }
-    if image.is_some() {
+    if let Some(image) = image {
         kernel.notices.restoring();
+        pod.await_containers(image);
     }
-    let control = Control::build(&kernel, kernel.first.clone(), &spec, fds, pod, image)?;
-    kernel.notices.restored();
+    let control = Control::build(&kernel, kernel.first.clone(), &spec, fds, pod)?;
     let console = control.console.clone();
     on_ready(control.clone());
     let status = kernel.wait_finished();

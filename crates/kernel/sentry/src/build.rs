@@ -1,14 +1,17 @@
 //! Builds a container from its specification, up to its first process.
 
+use crate::awaited::{Awaited, Joined};
 use crate::console::Console;
 use crate::errors::{other, text};
 use crate::fds::{Fds, control_group};
+use crate::first::First;
 use crate::image::Image;
 use crate::mounts;
 use crate::pod::Pod;
 use crate::process::{enter_cwd, exec_first, install, new_process};
 use crate::write_back::WriteBack;
 use ::mounts::{FsView, View};
+use checkpoint::RestoredContainer;
 use checkpoint::files::Baseline;
 use container::Container;
 use files::FdTable;
@@ -21,8 +24,8 @@ use vfs::{FileLayer, OpenFile};
 
 /// A container that was built.
 pub(crate) struct Built {
-    /// The threads, which wait to be started: that of the first process, and others if they come from a checkpoint.
-    pub(crate) threads: Vec<Current>,
+    /// The threads that it begins with.
+    pub(crate) first: Arc<First>,
     /// The mounts that it begins with.
     pub(crate) baseline: Baseline,
     /// The files of pages that it was restored from.
@@ -42,7 +45,6 @@ pub(crate) fn container(
     spec: &SandboxSpec,
     mut fds: Fds,
     pod: &Pod,
-    image: Option<Image>,
 ) -> Result<Built, StartError> {
     if !pod.takes_sockets(spec.socket_gofer.is_some()) {
         return Err(other("--host-uds=open: give it for the first container of the sandbox as well".into()));
@@ -70,22 +72,39 @@ pub(crate) fn container(
         container.set_limits(shown);
     }
     let view = fs.view();
-    if let Some(image) = image {
+    if let Some(image) = spec.image {
+        // The first one's was read before.
+        let index = match container.index() {
+            0 => 0,
+            _ => pod.place(spec, Image::named(image, &mut fds)?)?,
+        };
         let console = spec.console.map(|_| Console::unused(kernel, &view, spec.console_size)).transpose()?;
         if let Some(console) = &console {
             show(&vfs::Internal::new(&kernel.vfs), &view, console);
         }
         let baseline = Baseline::of(&view.ns);
-        let imported = imported(spec, &mut fds, &mut Importer::first(&pod.host_files))?;
-        let pty = console.as_ref().map(|console| console.pty().clone());
-        let (threads, layers) =
-            image.restore(kernel, view.ns.clone(), &imported, pty, spec.process.capabilities.all())?;
-        if let (Some(console), Some(i)) = (&console, spec.console) {
-            console.serve(fds.take(i)?)?;
-        }
+        let imported = imported(spec, &mut fds, &mut Importer::first(&pod.host_files, container.index()))?;
+        let restored = RestoredContainer {
+            index,
+            container: container.clone(),
+            mounts: view.ns.clone(),
+            console: console.as_ref().map(|console| console.pty().clone()),
+            imported,
+            capabilities: spec.process.capabilities.all(),
+        };
+        let first = First::awaited(container, &spec.process);
+        let served = match (&console, spec.console) {
+            (Some(console), Some(i)) => Some((console.clone(), fds.take(i)?)),
+            _ => None,
+        };
+        let joined = Joined { restored, console: served, first: first.clone() };
+        let layers = match pod.join(joined)? {
+            Some(complete) => restore(kernel, complete)?,
+            None => Vec::new(),
+        };
         pod.insert(&spec.id, container);
         let view = View::into_inner(view);
-        return Ok(Built { threads, baseline, layers, console, view, write_back });
+        return Ok(Built { first, baseline, layers, console, view, write_back });
     }
     let mut c = new_process(
         kernel,
@@ -95,7 +114,7 @@ pub(crate) fn container(
         fs,
         false,
     )?;
-    match set_up(&mut c, spec, &mut fds, Importer::first(&pod.host_files)) {
+    match set_up(&mut c, spec, &mut fds, Importer::first(&pod.host_files, container.index())) {
         Ok(console) => {
             if spec.own_init {
                 c.become_init();
@@ -104,13 +123,43 @@ pub(crate) fn container(
             pod.insert(&spec.id, container);
             let baseline = Baseline::of(&view.ns);
             let view = View::into_inner(view);
-            Ok(Built { threads: vec![c], baseline, layers: Vec::new(), console, view, write_back })
+            let first = First::new(container, &spec.process, vec![c]);
+            Ok(Built { first, baseline, layers: Vec::new(), console, view, write_back })
         }
         Err(error) => {
             task::end(c, Stage::Entered);
             Err(error)
         }
     }
+}
+
+/// Restores all containers of an image; gives the files of its pages.
+fn restore(
+    kernel: &Arc<Kernel>,
+    Awaited { image, mut joined }: Awaited,
+) -> Result<Vec<PageFile>, StartError> {
+    let all = |kernel: &Arc<Kernel>, joined: &mut Vec<Joined>| {
+        let (mut restored, mut others) = (Vec::new(), Vec::new());
+        for Joined { restored: one, console, first } in joined.drain(..) {
+            restored.push(one);
+            others.push((console, first));
+        }
+        let made = image.restore(kernel, &restored);
+        let with = restored.into_iter().zip(others);
+        joined.extend(with.map(|(restored, (console, first))| Joined { restored, console, first }));
+        let (mut threads, layers) = made?;
+        kernel.notices.restored();
+        for one in joined.iter_mut() {
+            if let Some((console, host)) = one.console.take() {
+                console.serve(host)?;
+            }
+            let own =
+                |thread: &mut Current| Arc::ptr_eq(&thread.task.group.container, &one.restored.container);
+            one.first.come(threads.extract_if(.., own).collect())?;
+        }
+        Ok(layers)
+    };
+    all(kernel, &mut joined).inspect_err(|_| Pod::give_up(&joined))
 }
 
 /// The descriptors of a specification as open files: standard streams, then the others.

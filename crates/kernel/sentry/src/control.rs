@@ -4,7 +4,8 @@ use crate::build::{self, Built};
 use crate::console::Console;
 use crate::errors::other;
 use crate::fds::Fds;
-use crate::image::{Image, Purpose, Saving};
+use crate::first::{First, Member};
+use crate::image::{Purpose, Saving};
 use crate::pod::Pod;
 use crate::process::{enter_cwd, exec_first, install, new_process};
 use crate::running::{Executed, MAX_LAYERS, Running, Stdio};
@@ -12,11 +13,10 @@ use crate::settings::{offsets, uts};
 use crate::tracing;
 use crate::write_back::RootChanges;
 use abi::{SigInfo, Signal};
-use checkpoint::files::Baseline;
+use checkpoint::SavedContainer;
 use container::Container;
 use files::FdTable;
 use hostsys::page_file::PageFile;
-use lock_order::Mutex;
 use metrics::Sample;
 use mounts::{FsContext, FsView};
 use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target, WindowSize};
@@ -29,8 +29,6 @@ use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
 use trace_wire::session::{Session, Status};
 use wait::{Events, Waiter};
 
-/// Wait status of a container with a first process that could not run.
-const NOT_STARTED: i32 = 128 << 8;
 /// How long a process may wait for file systems of programs inside before it runs.
 const SET_UP: Duration = Duration::from_secs(10);
 
@@ -45,15 +43,13 @@ pub(crate) struct Control {
     pub container: Arc<Container>,
     pub pod: Arc<Pod>,
     pub console: Option<Arc<Console>>,
-    /// The first process, and other threads of a checkpoint, until they are started.
-    pub first: Mutex<Option<Vec<Current>>>,
-    /// The mounts that the container began with.
-    pub baseline: Baseline,
+    /// The threads that it begins with.
+    pub first: Arc<First>,
+    /// The container as a checkpoint takes it.
+    pub member: Arc<Member>,
     /// The files of pages that the sandbox was restored from.
     pub layers: Vec<PageFile>,
     pub signals_end_init: bool,
-    /// What its first process is.
-    pub process: ProcessSpec,
     /// Its root.
     pub changes: RootChanges,
 }
@@ -66,21 +62,27 @@ impl Control {
         spec: &SandboxSpec,
         fds: Fds,
         pod: Arc<Pod>,
-        image: Option<Image>,
     ) -> Result<Arc<Control>, StartError> {
-        let Built { threads, baseline, layers, console, view, write_back } =
-            build::container(kernel, &container, spec, fds, &pod, image)?;
+        let Built { first, baseline, layers, console, view, write_back } =
+            build::container(kernel, &container, spec, fds, &pod)?;
         let changes = RootChanges { kernel: kernel.clone(), container: container.clone(), view, write_back };
+        let member = Arc::new(Member {
+            container: container.clone(),
+            name: spec.name_in_pod.clone(),
+            baseline,
+            console: console.clone(),
+            first: first.clone(),
+        });
+        pod.add(&member);
         Ok(Arc::new(Control {
             kernel: kernel.clone(),
             container,
             pod,
             console,
-            first: Mutex::new(Some(threads)),
-            baseline,
+            first,
+            member,
             layers,
             signals_end_init: spec.signals_end_init,
-            process: spec.process.clone(),
             changes,
         }))
     }
@@ -96,8 +98,8 @@ impl Control {
     }
 
     fn signal_init(&self, sig: Signal) -> bool {
-        let Some(group) = self.init() else { return false };
-        let started = self.first.lock().is_none();
+        let Some(group) = self.init() else { return self.end_awaited(sig) };
+        let started = self.first.is_started();
         let immune = started && !self.signals_end_init && group.is_immune(sig, Sender::Around);
         let info = match immune {
             // The kernel drops it, unless init blocks it: systemd takes its signals by signalfd(2).
@@ -116,20 +118,7 @@ impl Control {
 
 impl Running for Control {
     fn start(&self) -> Result<(), StartError> {
-        let Some(first) = self.first.lock().take() else {
-            return Err(other("cannot start a container that has already been started".into()));
-        };
-        if let Some(thread) = first.first() {
-            tracing::container_starts(thread, &self.process);
-        }
-        for thread in first {
-            task::start(thread).map_err(|e| {
-                // No other code will end a container that never ran.
-                self.container.finish(NOT_STARTED);
-                other(format!("cannot start the first process: the host has no thread left ({e})"))
-            })?;
-        }
-        Ok(())
+        self.first.start()
     }
 
     fn bound_tasks(&self, mappings: u64) {
@@ -146,8 +135,7 @@ impl Running for Control {
     }
 
     fn show_network(&self, interfaces: Interfaces, sockets: Vec<OwnedFd>) -> Result<(), StartError> {
-        let waits = self.first.lock().is_some();
-        if !waits || self.container.index() != 0 {
+        if self.first.is_started() || self.container.index() != 0 {
             return Err(other("the interfaces of a sandbox that runs do not change".into()));
         }
         crate::links::attach(&self.kernel, &self.pod, interfaces, sockets)
@@ -301,15 +289,15 @@ impl Running for Control {
     }
 
     fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool) -> Result<(), StartError> {
-        self.check_started()?;
+        let all = self.all()?;
         let end = || {
-            if !leave_running {
-                self.container.set_frozen(false);
+            for member in all.iter().filter(|_| !leave_running) {
+                member.container.set_frozen(false);
                 let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
-                self.kernel.signal_container(&self.container, kill, |_| true);
+                self.kernel.signal_container(&member.container, kill, |_| true);
             }
         };
-        self.save(self.saving(), files, end)
+        self.save(saving(&all, Purpose::Image), files, end)
     }
 
     fn layers(&self) -> Vec<i32> {
@@ -319,10 +307,12 @@ impl Running for Control {
     }
 
     fn clone_to(&self, files: [OwnedFd; 2], keeps: bool) -> Result<(), StartError> {
-        self.check_started()?;
+        let all = self.all()?;
+        if all.len() > 1 {
+            return Err(other("a sandbox with several containers cannot be cloned".into()));
+        }
         let layers = if keeps { self.layers.as_slice() } else { &[] };
-        let saving = Saving { purpose: Purpose::Clone(layers), ..self.saving() };
-        self.save(saving, files, || ())
+        self.save(saving(&all, Purpose::Clone(layers)), files, || ())
     }
 
     fn await_request(
@@ -339,7 +329,7 @@ impl Running for Control {
                 return Ok(());
             }
             self.goes_on(gone)?;
-            let still = idle && self.first.lock().is_none() && self.kernel.running().0 == 0;
+            let still = idle && self.first.runs() && self.kernel.running().0 == 0;
             still_for = if still { still_for + 1 } else { 0 };
         }
         Ok(())
@@ -368,7 +358,7 @@ impl Running for Control {
         let offsets = offsets(&spec)?;
         let new = self.kernel.new_container(pids_of.as_deref(), uts_of.as_deref(), uts, offsets);
         let new = new.ok_or_else(|| other("the sandbox has too many containers".into()))?;
-        let control = Control::build(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone(), None)?;
+        let control = Control::build(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
         Ok(control)
     }
 
@@ -428,11 +418,44 @@ impl Running for Control {
 }
 
 impl Control {
-    fn check_started(&self) -> Result<(), StartError> {
-        match self.first.lock().is_some() {
-            true => Err(other("the container has not been started".into())),
-            false => Ok(()),
+    /// The containers of the sandbox, all of which run.
+    fn all(&self) -> Result<Vec<Arc<Member>>, StartError> {
+        if self.container.index() != 0 {
+            return Err(other("save the sandbox: an image has all of its containers".into()));
         }
+        let all = self.pod.members();
+        for member in &all {
+            let mine = Arc::ptr_eq(member, &self.member);
+            let name = if mine { "the container" } else { member.container.name() };
+            if member.first.is_awaited() {
+                let missing = self.pod.missing().join(", ");
+                return Err(other(format!("{name} waits for further containers of its image: {missing}")));
+            }
+            if !member.first.runs() {
+                return Err(other(format!("{name} has not been started")));
+            }
+            if !mine && member.container.is_frozen() {
+                return Err(other(format!("{name} is paused: resume it first")));
+            }
+        }
+        match all.first() {
+            Some(first) if first.container.index() == 0 => Ok(all),
+            _ => Err(other("container not running".into())),
+        }
+    }
+
+    /// A signal to a container that waits for others of its image; whether it is there.
+    fn end_awaited(&self, sig: Signal) -> bool {
+        if !self.first.is_awaited() {
+            return false;
+        }
+        let ignored = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
+        let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+        if !ignored.contains(&sig.raw()) && !stops.contains(&sig.raw()) {
+            self.container.finish(sig.raw());
+            self.pod.leave(&self.container);
+        }
+        true
     }
 
     /// Saves, and tells programs of it: that it failed, or before anything goes on that it was made; then comes `after`.
@@ -446,11 +469,6 @@ impl Control {
             notices.tell(Outcome::Error);
         }
         saved
-    }
-
-    fn saving(&self) -> Saving<'_> {
-        let console = self.console.as_ref().map(|console| console.pty().clone());
-        Saving { baseline: &self.baseline, console, purpose: Purpose::Image }
     }
 
     /// An error when a wait has lost its purpose.
@@ -486,6 +504,17 @@ impl Control {
             command: command.unwrap_or_else(|| "<defunct>".into()),
         }
     }
+}
+
+/// What a sandbox with these containers is saved with.
+fn saving<'a>(all: &'a [Arc<Member>], purpose: Purpose<'a>) -> Saving<'a> {
+    let containers = all.iter().map(|member| SavedContainer {
+        container: &member.container,
+        name: &member.name,
+        baseline: &member.baseline,
+        console: member.console.as_ref().map(|console| console.pty().clone()),
+    });
+    Saving { containers: containers.collect(), purpose }
 }
 
 /// A process beside the first one.

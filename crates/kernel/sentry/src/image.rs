@@ -3,11 +3,9 @@
 use crate::errors::other;
 use crate::fds::Fds;
 use crate::machine::here;
-use checkpoint::files::Baseline;
-use checkpoint::{Obstacle, Restoring, SandboxState};
+use checkpoint::{Obstacle, RestoredContainer, Restoring, SandboxState, SavedContainer};
 use hostsys::page_file::PageFile;
 use image::{About, PageSource};
-use mounts::MountNs;
 use netstack::tcp::Outside;
 use platform::Platform;
 use spec::{SandboxSpec, StartError};
@@ -16,8 +14,6 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use task::{Current, Kernel};
-use tty::Pty;
-use vfs::OpenFile;
 
 /// An image that a kernel starts from.
 pub(crate) struct Image {
@@ -27,9 +23,22 @@ pub(crate) struct Image {
     /// Files of earlier images that it names.
     layers: Vec<PageFile>,
     outside: Outside,
+    /// Device and inode number of the file of metadata.
+    pub(crate) identity: (u64, u64),
+}
+
+/// Device and inode number of a file.
+fn identity(file: &OwnedFd) -> Result<(u64, u64), StartError> {
+    let stat = hostsys::fs::stat(file).map_err(|e| other(format!("image of the checkpoint: {e}")))?;
+    Ok((stat.dev, stat.ino))
 }
 
 impl Image {
+    /// The image that a further container names. It is not read: the sandbox has it.
+    pub(crate) fn named(image: spec::ImageSpec, fds: &mut Fds) -> Result<(u64, u64), StartError> {
+        identity(&fds.take(image.metadata)?)
+    }
+
     /// Reads the image of a specification, if it has one.
     pub(crate) fn open(
         spec: &SandboxSpec,
@@ -38,6 +47,7 @@ impl Image {
     ) -> Result<Option<Image>, StartError> {
         let Some(image) = spec.image else { return Ok(None) };
         let (metadata, pages) = (fds.take(image.metadata)?, fds.take(image.pages)?);
+        let identity = identity(&metadata)?;
         let said = |error: &dyn std::fmt::Display| other(format!("image of the checkpoint: {error}"));
         let mut bytes = Vec::new();
         File::from(metadata).take(checkpoint::LONGEST).read_to_end(&mut bytes).map_err(|e| said(&e))?;
@@ -60,30 +70,18 @@ impl Image {
             layers.push(layer.executable().map_err(|e| said(&e))?);
         }
         let outside = if image.keep_tcp { Outside::Keep } else { Outside::Reset };
-        Ok(Some(Image { state, pages, layers, outside }))
+        Ok(Some(Image { state, pages, layers, outside, identity }))
     }
 
-    /// The threads of the container, which wait to be started, that of the first process first; and the files of pages.
+    /// The threads of the containers, which wait to be started, those of first processes before others; and the files of pages.
     pub(crate) fn restore(
         self,
         kernel: &Arc<Kernel>,
-        mounts: Arc<MountNs>,
-        imported: &[Arc<OpenFile>],
-        console: Option<Arc<Pty>>,
-        capabilities: u64,
+        containers: &[RestoredContainer],
     ) -> Result<(Vec<Current>, Vec<PageFile>), StartError> {
         let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
-        let Image { state, pages, layers, outside } = self;
-        let restoring = Restoring {
-            unix,
-            mounts,
-            console,
-            imported,
-            pages: &pages,
-            layers: &layers,
-            outside,
-            capabilities,
-        };
+        let Image { state, pages, layers, outside, identity: _ } = self;
+        let restoring = Restoring { unix, containers, pages: &pages, layers: &layers, outside };
         let threads = checkpoint::restore(kernel, state, &restoring);
         let threads = threads.map_err(|error| other(format!("image of the checkpoint: {error}")))?;
         Ok((threads, std::iter::once(pages).chain(layers).collect()))
@@ -111,19 +109,17 @@ pub(crate) enum Purpose<'a> {
     Clone(&'a [PageFile]),
 }
 
-/// What a container is saved with.
+/// What a sandbox is saved with.
 pub(crate) struct Saving<'a> {
-    /// The mounts that it began with.
-    pub(crate) baseline: &'a Baseline,
-    /// Its terminal.
-    pub(crate) console: Option<Arc<Pty>>,
+    /// Its containers, the first one first.
+    pub(crate) containers: Vec<SavedContainer<'a>>,
     pub(crate) purpose: Purpose<'a>,
 }
 
 /// Saves the kernel to the files of metadata and pages. `after` runs when all is written, and before the threads go on.
 pub(crate) fn save(
     kernel: &Arc<Kernel>,
-    Saving { baseline, console, purpose }: Saving<'_>,
+    Saving { containers, purpose }: Saving<'_>,
     [metadata, pages]: [OwnedFd; 2],
     after: impl FnOnce(),
 ) -> Result<(), StartError> {
@@ -147,7 +143,7 @@ pub(crate) fn save(
         other(format!("cannot save the container: {}", named.collect::<Vec<_>>().join("; ")))
     })?;
     let keeps = !layers.is_empty();
-    let saving = checkpoint::Saving { baseline, console, unix, pages: pages.clone(), keeps };
+    let saving = checkpoint::Saving { containers, unix, pages: pages.clone(), keeps };
     let state = checkpoint::save(&standstill, &saving).map_err(|found| refused(&found))?;
     let written = pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
     let layers = layers.iter().map(PageFile::len).collect();

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod awaited;
 mod boot;
 mod build;
 mod console;
@@ -14,6 +15,7 @@ mod describe;
 mod errors;
 mod fds;
 mod figures;
+mod first;
 mod host_side;
 mod image;
 mod links;

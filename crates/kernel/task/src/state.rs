@@ -12,6 +12,7 @@ use crate::thread_group::ThreadGroup;
 use crate::tree::NodeState;
 use abi::{Errno, SigSet, Signal};
 use cgroup::Cgroup;
+use container::Container;
 use files::FdTable;
 use keys::HolderState;
 use ktime::Ktime;
@@ -284,9 +285,6 @@ impl Kernel {
     /// What keeps processes from being saved, in words for the user.
     pub fn obstacles(&self) -> Vec<String> {
         let mut found = Vec::new();
-        if self.containers.count() > 1 {
-            found.push("the sandbox has several containers".into());
-        }
         let tasks = self.tasks();
         for task in &tasks {
             if let Some(what) = task.obstacle() {
@@ -300,8 +298,12 @@ impl Kernel {
 }
 
 impl Standstill {
-    /// All processes and threads as plain data. `Err` names what cannot be saved.
-    pub fn processes(&self, parts: &mut dyn SavedParts) -> Result<ProcessesState, Vec<String>> {
+    /// All processes and threads of these containers, which are all there are, as plain data. `Err` names what cannot be saved.
+    pub fn processes(
+        &self,
+        containers: &[&Arc<Container>],
+        parts: &mut dyn SavedParts,
+    ) -> Result<ProcessesState, Vec<String>> {
         let kernel = self.kernel();
         let obstacles = kernel.obstacles();
         if !obstacles.is_empty() {
@@ -328,7 +330,7 @@ impl Standstill {
             all.pids.push(pid.numbers());
             all.pid_spaces.push(space.map_or(0, |ns| ns.inum()));
         }
-        all.first = vec![(0, kernel.first.first())];
+        all.first = containers.iter().map(|one| (one.index(), one.first())).collect();
         let (mut handlers, mut filters) = (Seen(HashMap::new()), Seen(HashMap::new()));
         let mut memory: Seen<i32> = Seen(HashMap::new());
         let mut contexts: Seen<i32> = Seen(HashMap::new());

@@ -185,6 +185,7 @@ fn prepare(
         capture: None,
         coverage: None,
         image: None,
+        name_in_pod: crate::pod::name_of(&annotations),
         pooled: false,
         trace: Vec::new(),
         withheld: options.withheld,

@@ -187,6 +187,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         capture: None,
         coverage: None,
         image: None,
+        name_in_pod: String::new(),
         pooled: false,
         trace: Vec::new(),
         withheld: options.withheld,

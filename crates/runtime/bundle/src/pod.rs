@@ -21,6 +21,14 @@ pub enum Pod {
     Member(String),
 }
 
+/// Annotations with the name that a container has in its pod.
+const CONTAINER_NAMES: [&str; 2] = ["io.kubernetes.cri.container-name", "io.kubernetes.container.name"];
+
+/// The name that a container has in its pod; empty where the annotations give none.
+pub(crate) fn name_of(annotations: &BTreeMap<String, String>) -> String {
+    CONTAINER_NAMES.iter().find_map(|name| annotations.get(*name)).cloned().unwrap_or_default()
+}
+
 impl Pod {
     /// Reads the annotations of the container `id`.
     pub fn of(annotations: &BTreeMap<String, String>, id: &str) -> Result<Self> {

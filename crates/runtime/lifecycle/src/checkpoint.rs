@@ -168,8 +168,17 @@ fn save<T>(
     let (container, _) = settings.find(id)?;
     let _lock = container.lock()?;
     let (container, record) = running(settings, id)?;
-    if record.pod() != Pod::None || pod::is_shared(settings, &record) {
-        return Err("a container of a pod cannot be saved by itself yet".into());
+    let members = match record.pod() {
+        Pod::Member(sandbox) => {
+            return Err(format!(
+                "{id} is a container in sandbox {sandbox:?}: save that, an image has all containers of a sandbox"
+            )
+            .into());
+        }
+        _ => pod::members(settings, &record),
+    };
+    if let Some(paused) = members.iter().find(|member| member.is_frozen()) {
+        return Err(format!("container is paused: {}: resume it first", paused.state.id).into());
     }
     let client = connect(&container)?;
     let frozen = record.is_frozen().then(|| pause::groups_to_freeze(settings, &record, false)).flatten();
@@ -177,7 +186,11 @@ fn save<T>(
         // From here on the kernel inside keeps it paused, which is to do the work.
         client.freeze_thawed::<Error>(|| Ok(groups.thaw()?))?;
     }
-    let saved = write_back(&client, &record).and_then(|()| Ok(request(&client)?));
+    let written = members.iter().filter(|member| member.writes_back()).try_for_each(|member| {
+        let (container, _) = settings.find(&member.state.id)?;
+        write_back(&connect(&container)?, member)
+    });
+    let saved = written.and_then(|()| write_back(&client, &record)).and_then(|()| Ok(request(&client)?));
     if let Some(groups) = frozen.filter(|_| !ends || saved.is_err()) {
         groups.freeze()?;
         client.post_unfreeze()?;

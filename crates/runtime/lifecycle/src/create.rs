@@ -178,9 +178,6 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         None => trace::at_start(settings, &mut prepared, Some(claim.container()))?,
     };
     if let Some(image) = &options.image {
-        if host.is_some() {
-            return Err("a container of a pod cannot be restored yet".into());
-        }
         prepared.restore(image.layers.len(), options.keep_tcp);
     }
     let mut files = Files {

@@ -75,7 +75,7 @@ fn written_back(container: &Container, groups: Option<Manager>) -> Result<()> {
 pub(crate) fn groups_to_freeze(settings: &Settings, record: &Record, freeze: bool) -> Option<Manager> {
     let groups = record.groups().ok()?;
     let whole = match freeze {
-        true => record.pod() == Pod::None && !pod::is_shared(settings, record),
+        true => record.pod() == Pod::None && pod::members(settings, record).is_empty(),
         false => groups.is_frozen(),
     };
     whole.then_some(groups)

@@ -27,11 +27,11 @@ pub(crate) fn sandbox_of(settings: &Settings, record: Record) -> Result<Record> 
     }
 }
 
-/// Whether other containers are in a container's sandbox. Podman does not say of the first one that it is a pod's.
-pub(crate) fn is_shared(settings: &Settings, record: &Record) -> bool {
+/// The other containers of a container's sandbox that live. Podman does not say of the first one that it is a pod's.
+pub(crate) fn members(settings: &Settings, record: &Record) -> Vec<Record> {
     let member = Pod::Member(record.state.id.clone());
     let all = directory::list(&settings.state_dir()).unwrap_or_default();
-    all.iter().any(|other| other.state.pid != 0 && other.pod() == member)
+    all.into_iter().filter(|other| other.state.pid != 0 && other.pod() == member).collect()
 }
 
 /// Finds the sandbox that a new container is to join, if it is to join one, and settles what the two share.

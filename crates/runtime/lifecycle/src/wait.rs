@@ -3,6 +3,7 @@
 use crate::find::connect;
 use crate::ps::running;
 use crate::{Result, Settings};
+use std::time::Duration;
 
 /// Waits for the end of a container; its exit status.
 pub fn wait(settings: &Settings, id: &str) -> Result<u8> {
@@ -16,10 +17,18 @@ pub fn wait_checkpoint(settings: &Settings, id: &str) -> Result<()> {
     Ok(connect(&container)?.await_checkpoint()?)
 }
 
-/// Waits until a container is restored: that is so when it is there.
+/// How often a wait for the other containers of an image looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits until a container is restored: that is so when it has processes. One of an image of several waits for the others.
 pub fn wait_restore(settings: &Settings, id: &str) -> Result<()> {
-    let (container, _) = running(settings, id)?;
-    connect(&container).map(drop)
+    loop {
+        let (container, _) = running(settings, id)?;
+        if !connect(&container)?.processes()?.is_empty() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// A process to wait for.

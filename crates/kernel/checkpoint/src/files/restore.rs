@@ -67,10 +67,11 @@ pub struct Given<'a> {
     pub may_mount: bool,
     /// The capabilities that programs of the containers may have.
     pub capabilities: u64,
-    /// The descriptors of the specification, standard streams first, as [`hostfs::Importer::first`] gave them.
-    pub imported: &'a [Arc<OpenFile>],
-    /// The container's terminal, which nothing has been opened of.
-    pub console: Option<&'a Arc<Pty>>,
+    /// A descriptor of a container (by index) with its place in the specification, standard streams first, as
+    /// [`hostfs::Importer::first`] gave it.
+    pub imported: &'a dyn Fn(u32, usize) -> Option<Arc<OpenFile>>,
+    /// The terminal of a container (by index), which nothing has been opened of.
+    pub console: &'a dyn Fn(u32) -> Option<Arc<Pty>>,
     /// The network namespace that had this inode number.
     pub net: &'a dyn Fn(u64) -> Option<Arc<NetNamespace>>,
     /// The socket of another family that had an inode with this number.
@@ -322,8 +323,8 @@ impl<'a> FileRestorer<'a> {
                 OpenFile::restore(saved, Some(path), Some(inode), Arc::new(PathOnly))
             }
             Kind::Imported(state) => {
-                let new = self.given.imported.get(state.index).ok_or(Errno::EBADF)?;
-                hostfs::restore_imported(state, saved, new)
+                let new = (self.given.imported)(state.container, state.index).ok_or(Errno::EBADF)?;
+                hostfs::restore_imported(state, saved, &new)
             }
             Kind::Severed(state) => Severed::restore(state, saved),
             Kind::Pipe(at, end, attr) => {
@@ -460,14 +461,16 @@ fn terminals(
     let mut all = Vec::new();
     for one in &saved.terminals {
         let name = || format!("terminal /dev/pts/{}", one.pty.index);
-        let served = match (one.served, given.console) {
-            (true, None) => return Err("the container has a terminal in the image: give it one".into()),
-            (true, console) => console,
-            (false, _) => None,
+        let served = match one.served {
+            true => {
+                let console = (given.console)(one.container);
+                Some(console.ok_or("the container has a terminal in the image: give it one")?)
+            }
+            false => None,
         };
         let sb = supers.get(one.sb).ok_or_else(|| format!("{}: no file system", name()))?;
         let home = Devpts::of(&sb.root.inode).ok_or_else(|| format!("{}: no devpts", name()))?;
-        let pty = home.restore(given.cx, &one.pty, served, given.pid);
+        let pty = home.restore(given.cx, &one.pty, served.as_ref(), given.pid);
         let pty = pty.map_err(|error| format!("{}: {error:?}", name()))?;
         all.push((home, pty, one.hangs_up));
     }

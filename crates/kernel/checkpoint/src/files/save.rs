@@ -66,7 +66,8 @@ pub struct FileSaver<'a> {
     unix: &'a UnixFamily,
     memfds: &'a Memfds,
     around: Around<'a>,
-    console: Option<Arc<Pty>>,
+    /// Terminals of containers, by index.
+    consoles: Vec<(u32, Arc<Pty>)>,
     /// Terminals of sessions.
     sessions: Vec<Arc<Pty>>,
     began: Vec<NamespaceState>,
@@ -107,7 +108,7 @@ impl<'a> FileSaver<'a> {
             unix,
             memfds,
             around,
-            console: None,
+            consoles: Vec::new(),
             sessions: Vec::new(),
             began: Vec::new(),
             given: HashMap::new(),
@@ -127,18 +128,14 @@ impl<'a> FileSaver<'a> {
         }
     }
 
-    /// Says which terminal is the container's.
-    pub fn console(&mut self, pty: Option<Arc<Pty>>) {
-        self.console = pty;
-    }
-
     /// Notes a terminal that may be open nowhere: that of a session.
     pub fn terminal(&mut self, pty: &Arc<Pty>) {
         self.sessions.push(pty.clone());
     }
 
-    /// Notes the mounts of a container, which began with `baseline`. All containers come before the first file.
-    pub fn container(&mut self, container: &Container, baseline: &Baseline) {
+    /// Notes the mounts of a container, which began with `baseline`, and its terminal. All containers come before the first file.
+    pub fn container(&mut self, container: &Container, baseline: &Baseline, console: Option<Arc<Pty>>) {
+        self.consoles.extend(console.map(|pty| (container.index(), pty)));
         let Some(fs) = container.root_fs.lock().clone() else { return };
         self.namespace(&fs, container.index(), baseline);
     }
@@ -587,14 +584,15 @@ impl<'a> FileSaver<'a> {
             places.entry(sb.root.inode.attr().map_or(0, |attr| attr.dev)).or_insert(at);
         }
         for (pty, master) in &checked.ptys {
-            let served = self.console.as_ref().is_some_and(|console| Arc::ptr_eq(console, pty));
+            let console = self.consoles.iter().find(|(_, console)| Arc::ptr_eq(console, pty));
+            let (served, container) = (console.is_some(), console.map_or(0, |(container, _)| *container));
             let name = format!("the terminal /dev/pts/{}", pty.index);
             let state = pty.state();
             let place = state.as_ref().and_then(|state| places.get(&state.attr.dev).copied());
             match (state, place) {
                 (Some(pty), Some(sb)) => {
                     let hangs_up = !served && !*master;
-                    checked.terminals.push(TerminalState { sb, pty, served, hangs_up });
+                    checked.terminals.push(TerminalState { sb, pty, served, container, hangs_up });
                 }
                 _ => self
                     .obstacles

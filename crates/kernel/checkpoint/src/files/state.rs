@@ -124,8 +124,11 @@ pub struct TerminalState {
     pub sb: usize,
     /// Its state.
     pub pty: PtyState,
-    /// It is the container's, served from outside.
+    /// It is a container's, served from outside.
     pub served: bool,
+    /// Index of that container.
+    #[serde(default)]
+    pub container: u32,
     /// It is one of `exec`, served from outside: it hangs up when it is restored.
     #[serde(default)]
     pub hangs_up: bool,

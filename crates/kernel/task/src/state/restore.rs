@@ -68,11 +68,13 @@ impl Kernel {
         self.pids.find(nr).ok_or_else(|| format!("process ID {nr} is not there"))
     }
 
-    /// The processes of a checkpoint, without threads. The process IDs were taken before.
+    /// The processes of a checkpoint, without threads. The process IDs were taken before. `container` gives the container that
+    /// had an index.
     pub fn restore_groups(
         self: &Arc<Kernel>,
         saved: &ProcessesState,
         spaces: &Spaces,
+        container: &dyn Fn(u32) -> Option<Arc<Container>>,
         control_group: &dyn Fn(u64) -> Option<Arc<Cgroup>>,
     ) -> Result<RestoredGroups, String> {
         let handlers: Vec<Arc<SharedHandlers>> =
@@ -81,10 +83,9 @@ impl Kernel {
         for process in &saved.processes {
             let tgid = process.node.tgid;
             let table = handlers.get(process.handlers).ok_or("signal actions are missing")?;
-            if process.container != 0 {
-                return Err(format!("process {tgid} is of a container that is not there"));
-            }
-            let group = self.restored_group(process, table, &self.first)?;
+            let container = container(process.container)
+                .ok_or_else(|| format!("process {tgid} is of a container that is not there"))?;
+            let group = self.restored_group(process, table, &container)?;
             groups.insert(tgid, group);
         }
         let nodes: Vec<NodeState> = saved.processes.iter().map(|p| p.node.clone()).collect();
@@ -105,11 +106,14 @@ impl Kernel {
         let tree = tree.ok_or("a process ID of the tree is missing")?;
         *self.tree.lock() = tree;
         for (index, tgid) in &saved.first {
-            if *index == 0 && groups.contains_key(tgid) {
-                self.first.set_first(*tgid);
+            let first = container(*index).ok_or("a first process of a container that is not there")?;
+            let own = groups.get(tgid).is_some_and(|group| Arc::ptr_eq(&group.container, &first));
+            if !own || first.first() != 0 {
+                return Err("the first process of a container is missing".into());
             }
+            first.set_first(*tgid);
         }
-        if !groups.contains_key(&self.first.first()) {
+        if groups.values().any(|group| group.container.first() == 0) {
             return Err("the first process is missing".into());
         }
         Ok(RestoredGroups(groups))
@@ -128,14 +132,14 @@ impl Kernel {
             .ok_or_else(|| "credentials with another Landlock domain".into())
     }
 
-    /// The threads of a checkpoint, which wait to be started. `allowed`: the capabilities that the container's specification
+    /// The threads of a checkpoint, which wait to be started. `allowed`: the capabilities that a container's specification
     /// gives. A thread with others is refused, also if `exec` gave it those before the checkpoint.
     pub fn restore_threads(
         self: &Arc<Kernel>,
         saved: &ProcessesState,
         RestoredGroups(groups): &RestoredGroups,
         resources: &mut dyn Resources,
-        allowed: u64,
+        allowed: &dyn Fn(&Container) -> u64,
     ) -> Result<Vec<Current>, String> {
         let filters =
             saved.filters.iter().map(|f| self.restored_filters(f)).collect::<Result<Vec<_>, _>>()?;
@@ -160,7 +164,8 @@ impl Kernel {
             let creds = self.restored_creds(&state.creds, resources.spaces(), domain)?;
             // In another user namespace a thread has all of them.
             if creds.user_ns.is_initial()
-                && state.creds.capabilities() & !(allowed & !group.container.withheld()) != 0
+                && state.creds.capabilities() & !(allowed(&group.container) & !group.container.withheld())
+                    != 0
             {
                 return Err(format!(
                     "thread {} has capabilities that the container does not have",
