@@ -7,6 +7,7 @@ import threading, time
 
 import objects
 import spaces
+import tracing
 from base import DIR, libc, pause, same
 
 
@@ -636,7 +637,7 @@ def kind_clock():
     same(wall <= time.time() < wall + 600, True)
 
 
-for _more in (objects, spaces):
+for _more in (objects, spaces, tracing):
     globals().update((name, f) for name, f in vars(_more).items() if name.startswith("kind_"))
 
 

@@ -146,6 +146,7 @@ struct NoCalls;
 
 impl SystemCalls for NoCalls {
     fn dispatch(&self, _c: &mut Current) {}
+    fn perform(&self, _c: &mut Current) {}
 }
 
 /// One process with procfs as its root.

@@ -114,17 +114,6 @@ impl SystemCalls for Calls {
         }
     }
 
-    fn missing(&self) -> Vec<(Option<usize>, u64)> {
-        let counts = self.missing.iter().map(|m| m.0.load(Ordering::Relaxed)).enumerate();
-        counts.filter(|(_, n)| *n > 0).map(|(nr, n)| ((nr < MAX_NR).then_some(nr), n)).collect()
-    }
-
-    fn dump_core(&self, c: &mut Current, info: &abi::SigInfo) -> bool {
-        crate::processes::coredump::dump(c, info)
-    }
-}
-
-impl Calls {
     fn perform(&self, c: &mut Current) {
         let (nr, args) = c.ctx.call();
         c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
@@ -150,6 +139,15 @@ impl Calls {
         note_end(c, n, &result);
         c.set_result(result);
         c.task.in_syscall.store(0, Ordering::Relaxed);
+    }
+
+    fn missing(&self) -> Vec<(Option<usize>, u64)> {
+        let counts = self.missing.iter().map(|m| m.0.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, n)| *n > 0).map(|(nr, n)| ((nr < MAX_NR).then_some(nr), n)).collect()
+    }
+
+    fn dump_core(&self, c: &mut Current, info: &abi::SigInfo) -> bool {
+        crate::processes::coredump::dump(c, info)
     }
 }
 

@@ -28,7 +28,7 @@ use rights::{Cap, Credentials};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sysresult::SysErr;
-use tracee::event;
+use tracee::{After, event};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Default)]
@@ -120,13 +120,16 @@ impl Current {
             return Err(e.into());
         }
         let seen = number_for_tracer.unwrap_or(0) as u64;
+        let after = After::Returns(number as u64);
         if let Some(event) = event {
-            self.ptrace_event(event, seen);
+            // A thread that is saved in this stop waits afterwards.
+            self.vforking = gate.is_some().then_some(number as u64);
+            self.ptrace_event(event, seen, after);
         }
         if let Some(g) = gate {
             self.wait_vfork(&g, number as u64);
             let seen = self.number_for_tracer(&task).max(seen as i32) as u64;
-            self.ptrace_event(event::VFORK_DONE, seen);
+            self.ptrace_event(event::VFORK_DONE, seen, after);
         }
         Ok(number as u64)
     }

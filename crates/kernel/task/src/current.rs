@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use sysresult::{Restart, SysErr, SysResult};
+use tracee::After;
 use vfs::{InUse, LentFd, OpenFile};
 use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -85,6 +86,12 @@ pub struct Current {
     pub(crate) own_init: Option<i32>,
     /// The processor's trap flag was set for a step, not by the program.
     pub(crate) forced_tf: bool,
+    /// A tracer has yet to see the exit of a call that goes on after a standstill.
+    pub(crate) exit_due: bool,
+    /// A tracer has seen what a filter says of the call that is about to be made.
+    pub(crate) filtered: bool,
+    /// It comes from a checkpoint, and is in a stop.
+    pub(crate) stopped: Option<After>,
     /// It runs this function of the kernel and no program, as a kernel thread of Linux.
     pub(crate) kernel_thread: Option<KernelThread>,
 }
@@ -119,6 +126,9 @@ impl Current {
             vfork_gate: None,
             own_init: None,
             forced_tf: false,
+            exit_due: false,
+            filtered: false,
+            stopped: None,
             kernel_thread: None,
         }
     }

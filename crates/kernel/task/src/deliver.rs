@@ -9,6 +9,7 @@ use abi::{Errno, SigInfo, SigSet, Signal};
 use signal::{DefaultAction, SIG_DFL, SIG_IGN, SigAction, TrapInfo, default_action};
 use std::sync::atomic::Ordering;
 use sysresult::Restart;
+use tracee::After;
 
 /// Whether the thread goes on.
 pub(crate) enum Flow {
@@ -18,7 +19,12 @@ pub(crate) enum Flow {
 
 /// Delivers a signal that cannot be postponed: blocked or ignored, it is fatal.
 pub(crate) fn force(c: &mut Current, info: SigInfo, trap: TrapInfo) {
-    let Some(info) = seen_by_tracer(c, info) else { return };
+    let Some(info) = seen_by_tracer(c, info, trap) else { return };
+    force_through(c, info, trap);
+}
+
+/// A tracer, if there is one, has let it through.
+pub(crate) fn force_through(c: &mut Current, info: SigInfo, trap: TrapInfo) {
     let Some(sig) = Signal::new(info.signo) else { return };
     let act = take_action(c, sig);
     if c.task.blocked().has(sig) || act.handler == SIG_IGN || act.handler == SIG_DFL {
@@ -31,7 +37,7 @@ pub(crate) fn force(c: &mut Current, info: SigInfo, trap: TrapInfo) {
 }
 
 /// A forced signal as the tracer lets it through. The signal has its default action then, if it was blocked or ignored.
-fn seen_by_tracer(c: &mut Current, info: SigInfo) -> Option<SigInfo> {
+fn seen_by_tracer(c: &mut Current, info: SigInfo, trap: TrapInfo) -> Option<SigInfo> {
     let sig = Signal::new(info.signo)?;
     if !c.task.trace.is_traced() {
         return Some(info);
@@ -43,7 +49,8 @@ fn seen_by_tracer(c: &mut Current, info: SigInfo) -> Option<SigInfo> {
         handlers.lock().set(sig, SigAction { handler: SIG_DFL, ..SigAction::default() });
         c.task.set_blocked(blocked.minus(SigSet::of(sig)));
     }
-    c.ptrace_signal(info)
+    let in_call = c.task.in_syscall.load(Ordering::Relaxed) != 0;
+    c.ptrace_signal(info, After::Forced { trap: [trap.trapno, trap.err, trap.cr2], in_call })
 }
 
 /// Ends the process with a signal's default action, after its core file was written if it makes one.
@@ -119,6 +126,9 @@ pub(crate) fn handle_pending(c: &mut Current) -> Flow {
         if c.dying() {
             return Flow::Leave;
         }
+        if c.exit_before() {
+            continue;
+        }
         if c.task.trace.is_traced() {
             if c.ptrace_trap() {
                 continue;
@@ -137,32 +147,12 @@ pub(crate) fn handle_pending(c: &mut Current) -> Flow {
         }
         let Some((mut info, continues)) = dequeue(c) else { break };
         if c.task.trace.is_traced() && info.signo != libc::SIGKILL {
-            match c.ptrace_signal(info) {
+            match c.ptrace_signal(info, After::Delivers { continues }) {
                 Some(changed) => info = changed,
                 None => continue,
             }
         }
-        let Some(sig) = Signal::new(info.signo) else { continue };
-        let act = take_action(c, sig);
-        match act.handler {
-            SIG_IGN => continue,
-            SIG_DFL => match default_action(sig) {
-                DefaultAction::Ignore | DefaultAction::Continue => continue,
-                // It was blocked when it was sent, else it had been dropped then.
-                _ if c.task.group.is_immune(sig, Sender::of(&info, false)) => continue,
-                DefaultAction::Stop => stop(c, sig, continues),
-                DefaultAction::Terminate | DefaultAction::Core => die(c, &info),
-            },
-            _ => {
-                if !deliver(c, sig, &act, info, TrapInfo::default()) {
-                    // No room for the frame: that is a fault of its own, which may have a handler elsewhere.
-                    match sig {
-                        Signal::SIGSEGV => die(c, &SigInfo::new(sig, libc::SI_KERNEL)),
-                        _ => c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL),
-                    }
-                }
-            }
-        }
+        act_on(c, info, continues);
     }
     if let Some(k) = c.restart.take() {
         let r = c.ctx.regs_mut();
@@ -175,6 +165,31 @@ pub(crate) fn handle_pending(c: &mut Current) -> Flow {
         return handle_pending(c);
     }
     Flow::Resume
+}
+
+/// What a signal does that was dequeued when there had been `continues`.
+pub(crate) fn act_on(c: &mut Current, info: SigInfo, continues: u32) {
+    let Some(sig) = Signal::new(info.signo) else { return };
+    let act = take_action(c, sig);
+    match act.handler {
+        SIG_IGN => {}
+        SIG_DFL => match default_action(sig) {
+            DefaultAction::Ignore | DefaultAction::Continue => {}
+            // It was blocked when it was sent, else it had been dropped then.
+            _ if c.task.group.is_immune(sig, Sender::of(&info, false)) => {}
+            DefaultAction::Stop => stop(c, sig, continues),
+            DefaultAction::Terminate | DefaultAction::Core => die(c, &info),
+        },
+        _ => {
+            if !deliver(c, sig, &act, info, TrapInfo::default()) {
+                // No room for the frame: that is a fault of its own, which may have a handler elsewhere.
+                match sig {
+                    Signal::SIGSEGV => die(c, &SigInfo::new(sig, libc::SI_KERNEL)),
+                    _ => c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL),
+                }
+            }
+        }
+    }
 }
 
 /// Takes the next deliverable signal of the thread or its group.

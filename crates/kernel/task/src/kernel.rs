@@ -51,6 +51,8 @@ pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
 pub trait SystemCalls: Send + Sync {
     /// Performs the call that the caller's registers ask for.
     fn dispatch(&self, c: &mut Current);
+    /// As [`SystemCalls::dispatch`], without the stops of a traced thread.
+    fn perform(&self, c: &mut Current);
     /// How often each system call that is not implemented was made, by number; without one those that Linux does not
     /// number either.
     fn missing(&self) -> Vec<(Option<usize>, u64)> {

@@ -65,6 +65,7 @@ mod pidfd_target;
 pub mod policing;
 pub mod ptrace_access;
 mod ptrace_exit;
+mod ptrace_resumed;
 mod ptrace_stop;
 mod ptrace_syscall;
 mod ptrace_tracer;

@@ -16,7 +16,7 @@ use libc::{CLD_STOPPED, CLD_TRAPPED};
 use platform::Regs;
 use signal::SIG_IGN;
 use sysresult::Restart;
-use tracee::{MESSAGE_ENTRY, NOTIFY, STEP, Stopped, TRAP, Tracer, WATCHED, event};
+use tracee::{After, NOTIFY, STEP, Stopped, TRAP, Tracer, WATCHED, event};
 use wait::Events;
 
 /// The trap flag of the processor.
@@ -32,14 +32,16 @@ pub(crate) struct Report {
     pub(crate) message: u64,
     /// PTRACE_GETSIGINFO.
     pub(crate) info: Option<SigInfo>,
+    /// How the thread goes on.
+    pub(crate) after: After,
 }
 
 /// How the tracer let it go on.
 pub(crate) struct Resumed {
     /// Signal number, 0 for none.
-    signal: i32,
+    pub(crate) signal: i32,
     /// As the tracer may have changed it.
-    info: Option<SigInfo>,
+    pub(crate) info: Option<SigInfo>,
 }
 
 /// What Linux's kernel has in rax of an interrupted call.
@@ -73,11 +75,8 @@ impl Current {
         self.finish_writes();
         self.mm.show_own_text(self.ctx.as_mut());
         self.ctx.forget_captured();
-        let in_call = r.message == MESSAGE_ENTRY && r.code & 0x7f == libc::SIGTRAP
-            || r.code >> 8 == event::SECCOMP as i32;
         let regs = self.regs_for_tracer();
-        let exiting = r.code >> 8 == event::EXIT as i32;
-        let ending = self.dying();
+        let exiting = matches!(r.after, After::Ends { .. });
         let Some((tracer, group_stop)) = self.enter_stop(&r, regs, exiting) else { return unchanged };
         self.tell_tracer(&tracer, r.why, r.code);
         if let Some(sig) = group_stop
@@ -85,17 +84,22 @@ impl Current {
         {
             tell_parent_stopped(&task.group, sig);
         }
-        self.stay_stopped(exiting && ending);
-        let stop = task.trace.state.lock().stop.take();
-        let Some(stop) = stop else { return unchanged };
+        self.await_resume(r.after).unwrap_or(unchanged)
+    }
+
+    /// Waits in the stop, and ends it.
+    pub(crate) fn await_resume(&mut self, after: After) -> Option<Resumed> {
+        self.stay_stopped(after == After::Ends { begun: true });
+        let task = self.task.clone();
+        let stop = task.trace.state.lock().stop.take()?;
         if stop.dirty {
-            self.take_regs(stop.regs, in_call);
+            self.take_regs(stop.regs, after.calls());
         }
         if task.trace.has(TRAP | NOTIFY) {
             task.waiter.set_interrupted(true);
         }
         task.recheck();
-        Resumed { signal: stop.resumed.unwrap_or(0), info: stop.info }
+        Some(Resumed { signal: stop.resumed.unwrap_or(0), info: stop.info })
     }
 
     /// Publishes the stop. `None` when there is to be none.
@@ -126,6 +130,7 @@ impl Current {
             listening: false,
             resumed: None,
             jobs: Vec::new(),
+            after: r.after,
         });
         Some((tracer, group_stop))
     }
@@ -133,18 +138,14 @@ impl Current {
     /// Waits for the tracer, and does what it asks for. `ends` says that the thread's end does not end the stop.
     fn stay_stopped(&mut self, ends: bool) {
         loop {
-            let jobs = {
-                let mut state = self.task.trace.state.lock();
-                let Some(stop) = &mut state.stop else { return };
+            {
+                let state = self.task.trace.state.lock();
+                let Some(stop) = &state.stop else { return };
                 if stop.resumed.is_some() || stop.listening && self.task.trace.has(NOTIFY | TRAP) {
                     return;
                 }
-                std::mem::take(&mut stop.jobs)
-            };
-            let idle = jobs.is_empty();
-            for job in jobs {
-                job(self);
             }
+            let idle = !self.work_for_tracer();
             if !ends && self.dying() {
                 return;
             }
@@ -156,6 +157,15 @@ impl Current {
                 self.join_standstill();
             }
         }
+    }
+
+    /// Does what the tracer has asked for in a stop; false when there is nothing.
+    pub(crate) fn work_for_tracer(&mut self) -> bool {
+        let jobs = self.task.trace.state.lock().stop.as_mut().map(|stop| std::mem::take(&mut stop.jobs));
+        let jobs = jobs.unwrap_or_default();
+        let any = !jobs.is_empty();
+        jobs.into_iter().for_each(|job| job(self));
+        any
     }
 
     /// Carries out what is queued for the memory: the tracer is to see it.
@@ -205,16 +215,22 @@ impl Current {
     }
 
     /// Linux's `ptrace_notify`: a stop with a SIGTRAP without a sender.
-    pub(crate) fn ptrace_notify(&mut self, code: i32, why: i32, signo: Signal, message: u64) -> i32 {
+    pub(crate) fn ptrace_notify(
+        &mut self,
+        (code, why): (i32, i32),
+        signo: Signal,
+        message: u64,
+        after: After,
+    ) -> i32 {
         let info = SigInfo::user(signo, code, self.task.own_tid(), self.creds().uid);
-        self.ptrace_stop(Report { code, why, message, info: Some(info) }).signal
+        self.ptrace_stop(Report { code, why, message, info: Some(info), after }).signal
     }
 
     /// An event of this thread, if the tracer asked for it. `message`: see PTRACE_GETEVENTMSG.
-    pub(crate) fn ptrace_event(&mut self, event: u32, message: u64) {
+    pub(crate) fn ptrace_event(&mut self, event: u32, message: u64, after: After) {
         if self.task.trace.wants(event) {
             let code = (event << 8) as i32 | libc::SIGTRAP;
-            self.ptrace_notify(code, CLD_TRAPPED, Signal::SIGTRAP, message);
+            self.ptrace_notify((code, CLD_TRAPPED), Signal::SIGTRAP, message, after);
         }
     }
 
@@ -227,7 +243,7 @@ impl Current {
         regs.orig_rax = libc::SYS_execve as u64;
         regs.rax = Errno::ENOSYS.to_ret();
         if self.task.trace.wants(event::EXEC) {
-            self.ptrace_event(event::EXEC, former as u64);
+            self.ptrace_event(event::EXEC, former as u64, After::Executes);
         } else if !self.task.trace.is_seized() {
             self.raise(Signal::SIGTRAP);
         }
@@ -252,13 +268,19 @@ impl Current {
         }
         let group = self.task.group.signals.lock().life.status();
         let status = group.or(self.exit_code).unwrap_or(0);
-        self.ptrace_event(event::EXIT, status as u32 as u64);
+        let after = After::Ends { begun: self.dying() };
+        self.ptrace_event(event::EXIT, status as u32 as u64, after);
     }
 
     /// A signal is about to be delivered: what the tracer makes of it. `None`: nothing.
-    pub(crate) fn ptrace_signal(&mut self, info: SigInfo) -> Option<SigInfo> {
-        let signo = info.signo;
-        let r = self.ptrace_stop(Report { code: signo, why: CLD_TRAPPED, message: 0, info: Some(info) });
+    pub(crate) fn ptrace_signal(&mut self, info: SigInfo, after: After) -> Option<SigInfo> {
+        let code = info.signo;
+        let r = self.ptrace_stop(Report { code, why: CLD_TRAPPED, message: 0, info: Some(info), after });
+        self.signal_let_through(r, info)
+    }
+
+    /// The signal of a thread that has stopped for `info`.
+    pub(crate) fn signal_let_through(&mut self, r: Resumed, info: SigInfo) -> Option<SigInfo> {
         let sig = Signal::new(r.signal)?;
         let mut new = r.info.unwrap_or(info);
         if sig.raw() != new.signo {
@@ -291,12 +313,18 @@ impl Current {
         if task.trace.is_seized() {
             let signo = sig.unwrap_or(Signal::SIGTRAP);
             let code = signo.raw() | (event::STOP << 8) as i32;
-            self.ptrace_notify(code, CLD_STOPPED, signo, 0);
+            self.ptrace_notify((code, CLD_STOPPED), signo, 0, After::Looks);
         } else {
             task.trace.set(NOTIFY, false);
             if task.trace.has(TRAP) {
                 let code = sig.unwrap_or(Signal::SIGSTOP).raw();
-                self.ptrace_stop(Report { code, why: CLD_STOPPED, message: 0, info: None });
+                self.ptrace_stop(Report {
+                    code,
+                    why: CLD_STOPPED,
+                    message: 0,
+                    info: None,
+                    after: After::Looks,
+                });
             }
         }
         // A stop that could not be made, as the thread ends or is no longer traced.
@@ -309,7 +337,7 @@ impl Current {
         if !self.task.trace.wants(event::SECCOMP) {
             return None;
         }
-        self.ptrace_event(event::SECCOMP, u64::from(data));
+        self.ptrace_event(event::SECCOMP, u64::from(data), After::Filtered);
         let nr = self.ctx.regs().orig_rax;
         ((nr as i32) >= 0 && !self.dying()).then_some(nr)
     }
@@ -318,7 +346,7 @@ impl Current {
     pub(crate) fn stepped_into_handler(&mut self) {
         if self.task.trace.has(STEP) {
             self.task.trace.set(STEP, false);
-            self.ptrace_notify(libc::SIGTRAP, CLD_TRAPPED, Signal::SIGTRAP, 0);
+            self.ptrace_notify((libc::SIGTRAP, CLD_TRAPPED), Signal::SIGTRAP, 0, After::Looks);
         }
     }
 

@@ -161,7 +161,9 @@ impl Current {
     fn await_trap(&self, task: &Task) {
         let _sub = self.task.group.child_wait.subscribe(Events::ALL, self.task.waiter.clone());
         while task.trace.is_traced() && !task.trace.is_stopped() && !task.is_leaving() && !self.dying() {
-            if task.group.signals.lock().life.ends(task.tid()) {
+            // The tracee comes to a stand first.
+            let stands = self.task.asked_to_stand.load(Ordering::SeqCst);
+            if stands || task.group.signals.lock().life.ends(task.tid()) {
                 return;
             }
             let soon = std::time::Instant::now() + Duration::from_millis(50);

@@ -104,9 +104,14 @@ fn run(mut c: Current) {
         end(c, Stage::Ran);
         return;
     }
+    if let Some(after) = c.stopped.take()
+        && let Flow::Leave = c.go_on_in_stop(after)
+    {
+        end(c, Stage::Ran);
+        return;
+    }
     if let Some((gate, child)) = c.vfork_gate.take().zip(c.vforking) {
-        c.wait_vfork(&gate, child);
-        c.set_result(Ok(child));
+        c.go_on_in_vfork(&gate, child);
     }
     loop {
         if c.exit_code.is_some() {

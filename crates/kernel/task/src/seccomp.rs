@@ -91,6 +91,7 @@ impl Current {
 
     /// Asks the thread's filters about a call. `Err` with what the call ends with when it must not be made.
     pub fn seccomp_check(&mut self, nr: u64) -> Result<(), SysResult> {
+        let again = std::mem::take(&mut self.filtered);
         match self.task.seccomp.mode() {
             DISABLED => Ok(()),
             _ if self.task.trace.suspends_seccomp() => Ok(()),
@@ -100,7 +101,7 @@ impl Current {
                 Err(Err(SysErr::NoReturn))
             }
             _ if self.task.seccomp.always_allows(nr) => Ok(()),
-            _ => self.run_filters(nr, false),
+            _ => self.run_filters(nr, again),
         }
     }
 

@@ -169,6 +169,10 @@ impl Current {
                 if meeting.over.load(Ordering::SeqCst) {
                     break;
                 }
+                // A tracer that waits for this comes to a stand afterwards.
+                if self.work_for_tracer() {
+                    continue;
+                }
                 let _ = self.task.waiter.sleep_uninterruptible(None);
             }
             jobs.into_iter().for_each(|job| job(self));

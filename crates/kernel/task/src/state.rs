@@ -32,8 +32,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sysresult::Restart;
 use sysv::sem::UndoListState;
+use tracee::{After, TraceState, Tracee};
 
 mod restore;
+mod tracing;
 
 pub use restore::TakenPids;
 
@@ -63,6 +65,12 @@ pub struct CurrentState {
     pub vforking: Option<u64>,
     /// It is the kernel's own init of a container, which waits for the first program.
     pub own_init: Option<i32>,
+    /// It ends by itself, with this status.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// A tracer has yet to see the exit of the call.
+    #[serde(default)]
+    pub exit_due: bool,
 }
 
 /// A filter of seccomp(2).
@@ -134,6 +142,35 @@ pub struct ThreadState {
     /// Its control group, by its number; 0 for that of the container.
     #[serde(default)]
     pub cgroup: u64,
+    /// It is traced.
+    #[serde(default)]
+    pub tracing: Option<TracingState>,
+}
+
+/// A relation of ptrace(2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TracingState {
+    /// What the tracer has set, and the stop.
+    pub trace: TraceState,
+    /// The tracer's thread.
+    pub tracer: i32,
+    /// The credentials that it attached with.
+    pub creds: CredentialsState,
+    /// Their Landlock domain, as places of layers.
+    pub landlock: Option<Vec<usize>>,
+}
+
+/// A traced thread that has ended, or the first one of a process, until its tracer has waited for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedTracee {
+    /// Its ID.
+    pub tid: i32,
+    /// Its process.
+    pub tgid: i32,
+    /// The tracer's thread.
+    pub tracer: i32,
+    /// Wait status and user ID, unless it was the first one.
+    pub zombie: Option<(i32, u32)>,
 }
 
 /// A process.
@@ -199,6 +236,9 @@ pub struct ProcessesState {
     /// Adjustments of semaphores, each with the first thread that has them ([`ThreadState::sem_undo`]).
     #[serde(default)]
     pub undo: Vec<(i32, UndoListState)>,
+    /// Traced threads that have ended.
+    #[serde(default)]
+    pub ended_tracees: Vec<EndedTracee>,
 }
 
 /// The parts of threads that are kept elsewhere, as saving meets them.
@@ -241,7 +281,7 @@ impl Current {
             restart_block,
             fd_table: _,
             fs_context: _,
-            exit_code: _,
+            exit_code,
             report_all: _,
             passed_futex: _,
             waits_until,
@@ -250,6 +290,9 @@ impl Current {
             forced_tf: _,
             kernel_thread: _,
             own_init,
+            exit_due,
+            filtered: _,
+            stopped: _,
         } = self;
         Ok(CurrentState {
             regs: *ctx.regs(),
@@ -261,6 +304,8 @@ impl Current {
             waits_until: *waits_until,
             vforking: *vforking,
             own_init: *own_init,
+            exit_code: *exit_code,
+            exit_due: *exit_due,
         })
     }
 }
@@ -272,7 +317,6 @@ impl Task {
         let policy = *self.mempolicy.lock() != mm::Policy::default();
         let inherits = !self.pi.lock().is_idle();
         let checks = [
-            (self.trace.is_traced(), "is traced"),
             (self.seccomp.chain().is_some_and(|c| c.is_supervised()), "has a supervised seccomp filter"),
             (policy, "has a memory policy"),
             (inherits, "holds or waits for a futex with priority inheritance"),
@@ -391,13 +435,23 @@ impl Standstill {
                     (!Arc::ptr_eq(&set, &group.container.namespaces)).then(|| parts.namespaces(&set));
                 all.threads.push(ThreadState {
                     namespaces,
+                    tracing: task.tracing(parts),
                     landlock: task.creds().landlock.as_deref().map(|domain| parts.landlock(domain)),
                     ..task.state(current, named, seccomp_filters, sem_undo)
                 });
             }
         }
+        let tree = kernel.tree.lock();
+        all.ended_tracees =
+            tree.tracees.all().filter_map(|(tid, tracee)| ended_tracee(tid, tracee)).collect();
         Ok(all)
     }
+}
+
+fn ended_tracee(tid: i32, tracee: &Tracee<ThreadGroup, Task>) -> Option<EndedTracee> {
+    let zombie = tracee.zombie.as_ref().map(|zombie| (zombie.status, zombie.uid));
+    let ended = EndedTracee { tid, tgid: tracee.group.tgid, tracer: tracee.tracer.1, zombie };
+    tracee.task.is_none().then_some(ended)
 }
 
 fn filter_states(chain: &Chain) -> Vec<FilterState> {
@@ -410,6 +464,17 @@ fn filter_states(chain: &Chain) -> Vec<FilterState> {
 }
 
 impl Task {
+    fn tracing(&self, parts: &mut dyn SavedParts) -> Option<TracingState> {
+        let (mut trace, tracer) = self.trace.state()?;
+        if let Some(After::Delivers { continues }) = trace.stop.as_mut().map(|stop| &mut stop.after) {
+            // Those that have come since.
+            *continues = self.group.signals.lock().continues.wrapping_sub(*continues);
+        }
+        parts.namespace(&Namespace::User(tracer.creds.user_ns.clone()));
+        let landlock = tracer.creds.landlock.as_deref().map(|domain| parts.landlock(domain));
+        Some(TracingState { trace, tracer: tracer.tid, creds: tracer.creds.state(), landlock })
+    }
+
     fn state(
         &self,
         current: CurrentState,
@@ -448,6 +513,7 @@ impl Task {
             landlock: None,
             namespaces: None,
             cgroup: self.cgroup.group().id(),
+            tracing: None,
         }
     }
 }

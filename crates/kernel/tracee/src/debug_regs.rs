@@ -9,7 +9,7 @@ use abi::{Errno, Result};
 /// What DR6 holds when nothing has happened.
 const DR6_RESERVED: u64 = 0xffff_0ff0;
 /// DR0 to DR3, DR6 and DR7 of a thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DebugRegs {
     addr: [u64; 4],
     status: u64,
@@ -68,6 +68,16 @@ impl DebugRegs {
             _ => return Err(Errno::EIO),
         }
         Ok(())
+    }
+
+    /// The same registers, if a program can have set them. `max`: as for [`DebugRegs::set`].
+    pub fn checked(&self, max: u64) -> Result<DebugRegs> {
+        let mut new = DebugRegs { status: self.status, seen: self.seen, ..DebugRegs::default() };
+        for (n, addr) in (0..).zip(self.addr) {
+            new.set(n, addr, max)?;
+        }
+        new.set(7, self.control, max)?;
+        Ok(new)
     }
 
     /// Looks at the watched places; `read` gives the bytes there. The bits of DR6 of those that were met.

@@ -6,14 +6,18 @@
 
 #![forbid(unsafe_code)]
 
+mod after;
 mod debug_regs;
 mod flags;
+mod state;
 mod stopped;
 mod table;
 mod trace;
 
+pub use after::After;
 pub use debug_regs::DebugRegs;
 pub use flags::*;
+pub use state::{StopState, TraceState};
 pub use stopped::{Job, Stopped};
 pub use table::{ThreadZombie, Tracee, Tracees};
 pub use trace::{State, Trace, Tracer};

@@ -1,6 +1,7 @@
 //! A stop of a traced thread: the thread shows its registers and waits, the tracer reads and changes them here. What only the
 //! thread itself can do, such as reading its extended state or writing to its text, the tracer hands to it as a job.
 
+use crate::after::After;
 use abi::SigInfo;
 use platform::Regs;
 
@@ -25,6 +26,8 @@ pub struct Stopped<C> {
     pub resumed: Option<i32>,
     /// What the tracer has the thread do.
     pub jobs: Vec<Job<C>>,
+    /// What it does then.
+    pub after: After,
 }
 
 impl<C> Stopped<C> {

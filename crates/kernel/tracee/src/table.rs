@@ -65,6 +65,11 @@ impl<P, T> Tracees<P, T> {
         self.tracees.get(&tid).map(|t| t.tracer.0)
     }
 
+    /// All traced threads, in order of their IDs.
+    pub fn all(&self) -> impl Iterator<Item = (i32, &Tracee<P, T>)> {
+        self.tracees.iter().map(|(tid, tracee)| (*tid, tracee))
+    }
+
     /// Enters a traced thread.
     pub fn insert(&mut self, tid: i32, tracee: Tracee<P, T>) {
         let (tgid, tracer) = tracee.tracer;

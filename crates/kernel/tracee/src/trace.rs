@@ -39,7 +39,7 @@ pub struct State<P, C> {
 
 /// A thread as ptrace(2) sees it: one word of flags, which is all that an untraced thread ever looks at, and its state.
 pub struct Trace<P, C> {
-    flags: AtomicU32,
+    pub(crate) flags: AtomicU32,
     /// Under its lock.
     pub state: Mutex<State<P, C>, { rank::TRACE }>,
 }

@@ -64,7 +64,7 @@ impl Kernel {
         Ok(TakenPids(taken))
     }
 
-    fn saved_pid(&self, nr: i32) -> Result<Arc<Pid>, String> {
+    pub(super) fn saved_pid(&self, nr: i32) -> Result<Arc<Pid>, String> {
         self.pids.find(nr).ok_or_else(|| format!("process ID {nr} is not there"))
     }
 
@@ -119,7 +119,7 @@ impl Kernel {
         Ok(RestoredGroups(groups))
     }
 
-    fn restored_creds(
+    pub(super) fn restored_creds(
         &self,
         saved: &CredentialsState,
         spaces: &Spaces,
@@ -197,6 +197,7 @@ impl Kernel {
                 *task.sem_undo.lock() = Some(list);
             }
         }
+        self.restore_tracing(saved, groups, &mut threads, resources, allowed)?;
         for (place, tid) in vforking {
             let gate = Arc::new(VforkGate::default());
             // The child that has not executed a program yet uses the memory of its parent.
@@ -359,6 +360,8 @@ impl Kernel {
         c.restart_block = at.restart_block.clone();
         c.waits_until = at.waits_until;
         c.vforking = at.vforking;
+        c.exit_code = at.exit_code;
+        c.exit_due = at.exit_due;
         if let Some(program) = at.own_init {
             c.go_on_as_init(program);
         }
