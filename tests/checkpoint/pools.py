@@ -111,6 +111,58 @@ def test_pool_that_is_killed():
     RF.wait_for(lambda: not groups("killed"))
 
 
+def descendants(pid):
+    try:
+        children = [int(child) for child in suite.text(f"/proc/{pid}/task/{pid}/children").split()]
+    except FileNotFoundError:
+        return []
+    return children + [below for child in children for below in descendants(child)]
+
+
+def stopped(pool):
+    """All processes of the sandboxes that wait in a pool; they do nothing from now on."""
+    found = descendants(pool.p.pid)
+    assert len(found) > 1
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+    return found
+
+
+def test_pool_with_a_restore_that_hangs():
+    """It serves other commands meanwhile; the sandbox ends with the command that has taken it, or with the pool."""
+    box = suite.Box("hang", "python3", "-c", suite.COUNTS).run()
+    RF.wait_for(lambda: len(suite.numbers(box.out)) > 5)
+    image = box.checkpoint()
+    suite.works("delete", "hang")
+    restored = ["restore", "--pool", "slow", "--detach", "--image-path", image]
+
+    def begin(id):
+        return RF.start(*restored, id, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    with Pool("slow", box.bundle, size=1) as pool:
+        hang = stopped(pool)
+        waits = begin("hang-1")
+        RF.wait_for(lambda: (pool.status()["ready"], pool.status()["taken"]) == (1, 1))
+        counts(take(*restored, "hang-2"))
+        suite.fails(RF(*restored, "hang-1"), "already exists")
+        suite.check(waits.poll(), None)
+        waits.kill()
+        waits.communicate()
+        RF.wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in hang))
+        counts(take(*restored, "hang-1"))
+    for id in ("hang-1", "hang-2"):
+        suite.works("delete", "--force", id)
+    with Pool("slow", box.bundle, size=1) as pool:
+        stopped(pool)
+        waits = begin("hang-3")
+        RF.wait_for(lambda: pool.status()["taken"] == 1)
+        suite.check(pool.end(), 0)
+        assert "the pool slow has ended" in waits.communicate(timeout=60)[1]
+        assert waits.returncode != 0
+    suite.check((listed(), groups("slow")), ([], []))
+    suite.fails(RF("state", "hang-3"), "does not exist")
+
+
 def test_pool_of_a_bundle_that_cannot_have_one():
     box = suite.Box("h", "true")
     for what, edit in [

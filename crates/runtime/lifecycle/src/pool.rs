@@ -7,7 +7,8 @@
 //!
 //! One process keeps a pool ([`serve_pool`]) and ends its sandboxes when it ends. A sandbox of a pool has everything that its bundle
 //! says: namespaces, control group, root, limits; its kernel waits for the rest. The directory of one that is taken becomes that
-//! of the container.
+//! of the container. While its kernel is built, or restored from an image that takes long, the pool serves other commands; when
+//! the command that has taken it goes away, it ends.
 
 use crate::create::{NewContainer, Purpose, set_up};
 use crate::directory;
@@ -21,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The directory of pools; no container has this name.
 const POOLS: &str = "@pools";
@@ -33,7 +34,10 @@ const SOCKET: &str = "pool.sock";
 /// How long the process that keeps a pool waits for a request after a connection, and a command for the connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it waits after a sandbox could not be started.
-const PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long sandboxes that are taken have the processor before others are started.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// What a pool is.
 #[derive(Clone, Debug)]
@@ -103,9 +107,47 @@ struct Kept<'a> {
     /// Settings with the pool's directory in place of the state directory.
     inner: Settings,
     ready: VecDeque<NewContainer>,
+    /// Those that are taken: their kernels are not ready yet.
+    starting: Vec<Starting>,
     made: u64,
     taken: u64,
     dir: Dir,
+}
+
+/// A sandbox that becomes a container. It ends when this is dropped.
+struct Starting {
+    new: NewContainer,
+    pid_file: Option<PathBuf>,
+    /// The command that waits for it.
+    client: Channel,
+}
+
+impl Starting {
+    /// What there is to wait for: the sandbox's word, and the end of the command, which says nothing more.
+    fn watched(&self) -> [PollFd<'_>; 2] {
+        let sandbox: BorrowedFd<'_> = self.new.sandbox.as_fd();
+        [PollFd::from_borrowed_fd(sandbox, PollFlags::IN), PollFd::new(&self.client, PollFlags::IN)]
+    }
+
+    /// Has the container run, and tells the command. The sandbox has something to say.
+    fn go_on(self) -> io::Result<()> {
+        let Starting { mut new, pid_file, client } = self;
+        let mut start = || {
+            new.await_ready()?;
+            Ok(new.sandbox.start()?)
+        };
+        let started: Result<()> = start();
+        let options = CreateOptions { pid_file, ..CreateOptions::default() };
+        tell(&client, started.and_then(|()| new.settle(&options, Status::Running)))
+    }
+}
+
+fn tell(client: &Channel, result: Result<()>) -> io::Result<()> {
+    let answer = match result {
+        Ok(()) => Answer::Taken,
+        Err(error) => Answer::Failed { status: error.status(), message: error.message().into() },
+    };
+    client.send(&answer, &[])
 }
 
 /// A pool's directory, which goes when this is dropped.
@@ -142,22 +184,37 @@ impl Kept<'_> {
         PoolStatus { name, bundle, size, ready: self.ready.len(), taken: self.taken }
     }
 
-    fn serve(&mut self, client: &Channel) -> io::Result<()> {
+    fn serve(&mut self, client: Channel) -> io::Result<()> {
         client.set_patience(Some(PATIENCE))?;
-        let answer = match client.recv()? {
-            Some((Request::Status, _)) => Answer::Status(self.status()),
-            Some((Request::Take { id, pid_file, keep_tcp }, fds)) => {
-                match self.take(&id, pid_file, fds, keep_tcp) {
-                    Ok(()) => Answer::Taken,
-                    Err(error) => Answer::Failed { status: error.status(), message: error.message().into() },
+        match client.recv()? {
+            Some((Request::Status, _)) => client.send(&Answer::Status(self.status()), &[]),
+            Some((Request::Take { id, pid_file, keep_tcp }, fds)) => match self.take(&id, fds, keep_tcp) {
+                Ok(new) => {
+                    self.starting.push(Starting { new, pid_file, client });
+                    Ok(())
                 }
-            }
-            None => return Ok(()),
-        };
-        client.send(&answer, &[])
+                Err(error) => tell(&client, Err(error)),
+            },
+            None => Ok(()),
+        }
     }
 
-    fn take(&mut self, id: &str, pid_file: Option<PathBuf>, fds: Vec<OwnedFd>, keep_tcp: bool) -> Result<()> {
+    /// Lets go of what has something new of the sandboxes that are starting, which were polled in their order; whether there was one.
+    fn attend(&mut self, woken: &[bool]) -> bool {
+        for (n, woken) in woken.chunks(2).enumerate().rev() {
+            let [sandbox, client] = *woken else { continue };
+            if client {
+                // Its command has gone: this ends the sandbox.
+                drop(self.starting.remove(n));
+            } else if sandbox && let Err(error) = self.starting.remove(n).go_on() {
+                log::warn!("a request to the pool: {error}");
+            }
+        }
+        woken.contains(&true)
+    }
+
+    /// Has a sandbox become a container; its kernel is not ready yet.
+    fn take(&mut self, id: &str, fds: Vec<OwnedFd>, keep_tcp: bool) -> Result<NewContainer> {
         let mut fds = fds.into_iter();
         let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
             return Err("standard streams are missing".into());
@@ -188,10 +245,7 @@ impl Kept<'_> {
         new.claim.take_place_of(place)?;
         new.record.state.id = id.into();
         new.record.state.created = sandbox::logging::timestamp();
-        new.await_ready()?;
-        new.sandbox.start()?;
-        let options = CreateOptions { pid_file, ..CreateOptions::default() };
-        new.settle(&options, Status::Running)
+        Ok(new)
     }
 }
 
@@ -217,38 +271,62 @@ pub fn serve_pool(settings: &Settings, options: &PoolOptions, filled: impl FnOnc
     let _ = fs::remove_file(dir.0.join(SOCKET));
     let listener = listen_in(File::open(&dir.0)?.as_fd(), SOCKET)?;
     let options = PoolOptions { bundle: bundle.canonicalize()?, ..options.clone() };
-    let mut pool =
-        Kept { settings, options: &options, inner, ready: VecDeque::new(), made: 0, taken: 0, dir };
+    let mut pool = Kept {
+        settings,
+        options: &options,
+        inner,
+        ready: VecDeque::new(),
+        starting: Vec::new(),
+        made: 0,
+        taken: 0,
+        dir,
+    };
     pool.fill()?;
     let mut filled = Some(filled);
-    let mut pause = None;
+    // No sandbox is started before.
+    let mut next = Instant::now();
     loop {
         let full = pool.ready.len() >= *size;
         if let Some(filled) = filled.take_if(|_| full) {
             filled();
         }
-        let timeout = if full { None } else { Some(pause.take().unwrap_or_default()) };
-        let mut polled = [PollFd::new(&listener, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+        let timeout = (!full).then(|| next.saturating_duration_since(Instant::now()));
+        let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        let mut polled = vec![PollFd::new(&listener, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+        polled.extend(pool.starting.iter().flat_map(Starting::watched));
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let [asked, ends] = polled.map(|one| !one.revents().is_empty());
+        let woken: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+        let [asked, ends, starting @ ..] = &*woken else { continue };
+        let (asked, ends) = (*asked, *ends);
         if ends && signals.read()?.is_some() {
             break;
         }
+        if pool.attend(starting) && pool.starting.is_empty() {
+            next = Instant::now();
+        }
         if asked {
-            if let Err(error) = accept(listener.as_fd()).and_then(|client| pool.serve(&client)) {
+            let taken = pool.taken;
+            if let Err(error) = accept(listener.as_fd()).and_then(|client| pool.serve(client)) {
                 log::warn!("a request to the pool: {error}");
             }
-        } else if !full && let Err(error) = pool.fill() {
+            if pool.taken > taken {
+                next = Instant::now() + SHORT;
+            }
+        }
+        if pool.ready.len() < *size
+            && Instant::now() >= next
+            && let Err(error) = pool.fill()
+        {
             log::warn!("cannot start a sandbox of the pool: {error}");
-            pause = Some(PAUSE);
+            next = Instant::now() + PAUSE;
         }
     }
     // First the sandboxes, then the directory.
-    let Kept { ready, dir, .. } = pool;
-    drop(ready);
+    let Kept { ready, starting, dir, .. } = pool;
+    drop((ready, starting));
     drop(dir);
     Ok(())
 }

@@ -131,6 +131,13 @@ pub fn launch(log: &Sink, mapping: Mapping, handles: HostHandles<'_>) -> io::Res
     })
 }
 
+/// Can be read when [`wait_ready`](Sandbox::wait_ready) has something to say.
+impl AsFd for Sandbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
 impl Sandbox {
     /// Process id of the container as the host sees it.
     pub fn pid(&self) -> i32 {
