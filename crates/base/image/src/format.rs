@@ -23,6 +23,8 @@ const MAGIC: [u8; 8] = *b"RFIMAGE\0";
 const HEAD: usize = 16;
 const NAME: usize = 16;
 const SECTION: usize = NAME + 16;
+/// So many of the first bytes have what an image says of itself.
+pub const FIRST: usize = 64 << 10;
 /// Most sections.
 const MANY: usize = 1024;
 /// How deep values may lie in each other.
@@ -185,6 +187,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The same out of the file's first bytes, [`FIRST`] of which are enough; nothing else of the file is checked.
+    pub fn about_from(bytes: &[u8]) -> Result<About, Error> {
+        let short = || Error::Damaged("it ends in its first section");
+        let rest = bytes.get(HEAD..).ok_or_else(short)?;
+        let len = u64::from_le_bytes(number(rest, NAME));
+        let end = usize::try_from(len).ok().filter(|len| *len < FIRST).ok_or_else(short)?;
+        let section = rest.get(..SECTION + end).ok_or_else(short)?;
+        let mut whole = bytes.get(..HEAD).unwrap_or_default().to_vec();
+        whole.extend(section);
+        let mut writer = Writer { bytes: whole, sections: 1 };
+        writer.raw(END, &1u64.to_le_bytes())?;
+        Reader::new(&writer.bytes)?.about()
+    }
+
     /// What the image says of itself.
     pub fn about(&self) -> Result<About, Error> {
         self.section(ABOUT)
@@ -221,6 +237,24 @@ mod tests {
 
     fn about() -> About {
         About { version: "0.4.0".into(), pages: 4096, features: vec!["avx".into()], ..About::default() }
+    }
+
+    #[test]
+    fn the_first_bytes_tell_of_the_image() {
+        let mut writer = Writer::new(&about()).unwrap();
+        writer.section("more", &vec![1u64; 100]).unwrap();
+        let bytes = writer.finish().unwrap();
+        let whole = (0..bytes.len()).find(|n| Reader::about_from(&bytes[..*n]).is_ok()).unwrap();
+        assert!(whole < bytes.len() - 100, "{whole}");
+        assert_eq!(Reader::about_from(&bytes), Ok(about()));
+        for at in 0..whole {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(Reader::about_from(&changed).is_err(), "{at}");
+        }
+        let mut other = Writer { bytes: bytes[..HEAD].to_vec(), sections: 0 };
+        other.section("more", &1).unwrap();
+        assert!(Reader::about_from(&other.bytes).is_err());
     }
 
     fn sample() -> Vec<u8> {

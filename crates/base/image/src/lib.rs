@@ -14,7 +14,7 @@ mod pages;
 mod sums;
 
 pub use about::About;
-pub use format::{Error, Reader, VERSION, Writer};
+pub use format::{Error, FIRST, Reader, VERSION, Writer};
 pub use pages::{PAGE, PageSink, PageSource, Runs, check, is_zero};
 pub use sums::Sums;
 

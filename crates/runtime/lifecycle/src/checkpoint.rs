@@ -115,10 +115,12 @@ impl Drop for NewImage<'_> {
 /// Saves a running container to an image.
 pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) -> Result<()> {
     let (container, _) = settings.find(id)?;
+    // It stays until the checkpoint is made: without it the program that has asked learns that there is none.
+    let mut attending = None;
     if options.when_asked {
         // A program that asks is to wait for no checkpoint that cannot be.
         drop(NewImage::begin(&options.image)?);
-        let client = connect(&container)?;
+        let client = attending.insert(connect(&container)?);
         client.attend_requests(false)?;
         client.await_request()?;
     }
@@ -367,8 +369,8 @@ mod tests {
             let image = dir.0.join(name);
             std::fs::create_dir(&image).unwrap();
             std::fs::write(image.join(name), "kept").unwrap();
-            let options = CheckpointOptions { image: image.clone(), ..CheckpointOptions::default() };
-            let error = checkpoint(&dir.settings(), "missing", &options).unwrap_err();
+            let begun = NewImage::begin(&image).and_then(|mut new| new.file(name));
+            let error = begun.unwrap_err();
             assert!(error.message().contains("already: give a directory without"), "{error}");
             assert_eq!(std::fs::read_dir(&image).unwrap().count(), 1, "{name}");
             assert_eq!(std::fs::read(image.join(name)).unwrap(), b"kept");

@@ -2,8 +2,11 @@
 
 use crate::packed_pages::read_packed;
 use crate::{Error, Result};
+use image::{About, FIRST, Reader};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The file of metadata.
@@ -12,6 +15,18 @@ pub const METADATA: &str = "metadata";
 pub const PAGES: &str = "pages";
 /// The file of compressed pages, in the place of that.
 pub const PACKED: &str = "pages.zst";
+/// What metadata says of its image.
+fn about(metadata: &OwnedFd, dir: &Path) -> Result<About> {
+    let wrong = |why: &dyn std::fmt::Display| Error::from(format!("{}: {METADATA}: {why}", dir.display()));
+    let mut first = Vec::new();
+    let file = File::from(metadata.try_clone()?);
+    // The offset stays at its first byte.
+    let len = file.metadata()?.len().min(FIRST as u64);
+    first.resize(len as usize, 0);
+    file.read_exact_at(&mut first, 0).map_err(|error| wrong(&error))?;
+    Reader::about_from(&first).map_err(|error| wrong(&error))
+}
+
 /// The files of an image, open for reading.
 #[derive(Debug)]
 pub struct ImageFiles {
@@ -50,7 +65,7 @@ impl ImageFiles {
         };
         let metadata = open(METADATA)?;
         let pages = match open(PACKED) {
-            Ok(packed) => read_packed(&packed.into(), dir)?.into(),
+            Ok(packed) => read_packed(&packed.into(), dir, about(&metadata, dir)?.pages)?.into(),
             Err(_) => open(PAGES)?,
         };
         Ok(ImageFiles { metadata, pages, layers: Vec::new() })

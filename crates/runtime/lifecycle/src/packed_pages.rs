@@ -3,11 +3,11 @@
 use crate::{Error, Result};
 use image::is_zero;
 use image::packed::{Entry, HEAD, Layout, pack, unpack};
-use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
-use std::fs::File;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -63,14 +63,17 @@ pub(crate) fn write_packed(pages: &File, to: &File) -> io::Result<()> {
     to.write_all_at(&layout.encode(&index), 0)
 }
 
-/// A file without a name that holds the pages: beside the image, or in memory where that cannot be.
-pub(crate) fn read_packed(packed: &File, dir: &Path) -> Result<File> {
+/// A file without a name that holds the pages, which are to have this length.
+pub(crate) fn read_packed(packed: &File, dir: &Path, length: u64) -> Result<File> {
     let wrong = |why: String| Error::from(format!("{}: the compressed pages: {why}", dir.display()));
     let broken = |error: io::Error| wrong(error.to_string());
     let all = packed.metadata().map_err(broken)?.len();
     let mut head = [0; HEAD];
     packed.read_exact_at(&mut head, 0).map_err(broken)?;
     let layout = Layout::decode(&head, all).map_err(wrong)?;
+    if layout.length != length {
+        return Err(wrong(format!("they are {} bytes, and were {length}", layout.length)));
+    }
     let mut index = vec![0; layout.index_len()];
     packed.read_exact_at(&mut index, HEAD as u64).map_err(broken)?;
     let index = layout.index(&index, all).map_err(wrong)?;
@@ -108,19 +111,34 @@ fn write_pages(to: &File, frame: &[u8], at: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A file without a name in a directory, or in memory.
+/// A file without a name in a directory, or where that cannot be in $TMPDIR, by default /var/tmp. Never in memory by itself: the
+/// pages of an image can be many more than its bytes.
 pub(crate) fn without_name(dir: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    match openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(file.into()),
-        Err(_) => Ok(memfd_create("pages", MemfdFlags::CLOEXEC)?.into()),
+    let open = |dir: &Path| openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR);
+    if let Ok(file) = open(dir) {
+        return Ok(file.into());
     }
+    let other = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let other = other.unwrap_or_else(|| "/var/tmp".into());
+    if let Ok(file) = open(&other) {
+        return Ok(file.into());
+    }
+    let mut random = [0; 8];
+    hostsys::fs::random(&mut random);
+    let path = other.join(format!("ringfence-{:x}", u64::from_le_bytes(random)));
+    let made = OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(&path);
+    let said = |error| format!("no file can be made in {} or {}: {error}", dir.display(), other.display());
+    let file = made.map_err(|error| io::Error::other(said(error)))?;
+    std::fs::remove_file(path)?;
+    Ok(file)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::StateDir;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
 
     #[test]
@@ -134,7 +152,9 @@ mod tests {
         }
         let packed = without_name(&dir.0).unwrap();
         write_packed(&pages, &packed).unwrap();
-        let back = read_packed(&packed, &dir.0).unwrap();
+        let error = read_packed(&packed, &dir.0, size - 4096).unwrap_err();
+        assert!(error.message().contains("they are 41943040 bytes, and were 41938944"), "{error}");
+        let back = read_packed(&packed, &dir.0, size).unwrap();
         let all = |file: &File| {
             let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
             file.read_exact_at(&mut bytes, 0).unwrap();
@@ -145,6 +165,16 @@ mod tests {
         assert!(packed.metadata().unwrap().len() < 1 << 20);
         packed.write_all_at(&[1], packed.metadata().unwrap().len() - 1).unwrap();
         packed.write_all_at(&[2], packed.metadata().unwrap().len() - 1).unwrap();
-        assert!(read_packed(&packed, &dir.0).unwrap_err().message().contains("a frame has changed"));
+        let error = read_packed(&packed, &dir.0, size).unwrap_err();
+        assert!(error.message().contains("a frame has changed"));
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_on_a_disk() {
+        let file = without_name("/proc".as_ref()).unwrap();
+        file.write_all_at(b"x", 0).unwrap();
+        let place = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        assert!(!place.to_string_lossy().contains("memfd"), "{}", place.display());
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
     }
 }
