@@ -8,7 +8,7 @@ use crate::first::{First, Member};
 use crate::image::{Purpose, Saving};
 use crate::pod::Pod;
 use crate::process::{enter_cwd, exec_first, install, new_process};
-use crate::running::{Executed, MAX_LAYERS, Running, Stdio};
+use crate::running::{Attending, Executed, MAX_LAYERS, Running, Stdio};
 use crate::settings::{offsets, uts};
 use crate::tracing;
 use crate::write_back::RootChanges;
@@ -320,19 +320,19 @@ impl Running for Control {
         idle: bool,
         attending: &dyn Fn(),
         gone: &dyn Fn() -> bool,
-    ) -> Result<(), StartError> {
+    ) -> Result<Box<dyn Attending>, StartError> {
         let attendance = self.kernel.notices.attend();
         attending();
         let mut still_for = 0;
         while still_for < IDLE {
             if attendance.wait(Instant::now() + LOOK) {
-                return Ok(());
+                break;
             }
             self.goes_on(gone)?;
             let still = idle && self.first.runs() && self.kernel.running().0 == 0;
             still_for = if still { still_for + 1 } else { 0 };
         }
-        Ok(())
+        Ok(Box::new(attendance))
     }
 
     fn await_checkpoint(&self, gone: &dyn Fn() -> bool) -> Result<(), StartError> {

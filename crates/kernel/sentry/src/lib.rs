@@ -34,4 +34,4 @@ mod write_back;
 
 pub use boot::{NetworkFiles, run};
 pub use host_side::HostSide;
-pub use running::{Executed, MAX_LAYERS, OnReady, Running, Stdio};
+pub use running::{Attending, Executed, MAX_LAYERS, OnReady, Running, Stdio};

@@ -60,13 +60,14 @@ pub trait Running: Send + Sync {
     /// the files of [`layers`](Running::layers), and what is there need not be written.
     fn clone_to(&self, files: [OwnedFd; 2], keeps: bool) -> Result<(), StartError>;
     /// Waits until a program asks for a checkpoint; with `idle`, or until all programs have waited for a second. Calls `attending`
-    /// once programs can ask. Looks at `gone` now and then, and gives up when that is true.
+    /// once programs can ask. Looks at `gone` now and then, and gives up when that is true. What is returned is to be kept until
+    /// the checkpoint is made: a program that has asked learns that there is none when it is dropped before.
     fn await_request(
         &self,
         idle: bool,
         attending: &dyn Fn(),
         gone: &dyn Fn() -> bool,
-    ) -> Result<(), StartError>;
+    ) -> Result<Box<dyn Attending>, StartError>;
     /// Waits for the end of the next checkpoint, in the same way.
     fn await_checkpoint(&self, gone: &dyn Fn() -> bool) -> Result<(), StartError>;
     /// Makes another container in the same sandbox.
@@ -92,6 +93,11 @@ pub trait Running: Send + Sync {
     /// there. What is returned passes bytes on until both directions are over.
     fn forward(&self, port: u16, from: OwnedFd, to: OwnedFd) -> Result<Box<dyn FnOnce() + Send>, StartError>;
 }
+
+/// See [`Running::await_request`].
+pub trait Attending {}
+
+impl Attending for task::notices::Attendance {}
 
 /// A process started by [`Running::exec`].
 pub trait Executed: Send + Sync {

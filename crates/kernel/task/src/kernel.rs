@@ -183,7 +183,7 @@ pub struct Kernel {
     /// The sentry's threads without a task, most recent last. They end with the kernel.
     pub(crate) idle: Mutex<Vec<SyncSender<Current>>>,
     /// What programs learn of checkpoints.
-    pub notices: crate::notices::Notices,
+    pub notices: Arc<crate::notices::Notices>,
     /// The host name that the specification of the first container gives.
     pub given_name: String,
     /// A standstill of all threads.
@@ -313,7 +313,7 @@ impl Kernel {
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
             idle: Mutex::default(),
-            notices: crate::notices::Notices::default(),
+            notices: Arc::default(),
             given_name,
             meeting: Mutex::default(),
             bandwidth: BandwidthTimer::default(),

@@ -4,6 +4,7 @@
 //! its reader learns of it. Lock rank: leaf.
 
 use lock_order::Mutex;
+use std::sync::Arc;
 use std::time::Instant;
 use wait::{Events, WaitQueue, Waiter};
 
@@ -126,7 +127,7 @@ impl Notices {
     /// A program asks for a checkpoint; false when no command on the host waits for that.
     pub fn ask(&self) -> bool {
         let mut state = self.state.lock();
-        if state.attending == 0 && !state.asked {
+        if state.attending == 0 {
             return false;
         }
         state.asked = true;
@@ -135,10 +136,10 @@ impl Notices {
         true
     }
 
-    /// A command on the host waits for programs that ask, until this is dropped.
-    pub fn attend(&self) -> Attendance<'_> {
+    /// A command on the host waits for programs that ask, or makes the checkpoint, until this is dropped.
+    pub fn attend(self: &Arc<Notices>) -> Attendance {
         self.state.lock().attending += 1;
-        Attendance(self)
+        Attendance(self.clone())
     }
 
     /// Waits until a deadline for an outcome after those that are known.
@@ -149,9 +150,9 @@ impl Notices {
 }
 
 /// See [`Notices::attend`].
-pub struct Attendance<'a>(&'a Notices);
+pub struct Attendance(Arc<Notices>);
 
-impl Attendance<'_> {
+impl Attendance {
     /// Waits until a deadline for a program that asks; true when one has.
     pub fn wait(&self, until: Instant) -> bool {
         let attempt = || self.0.state.lock().asked.then_some(());
@@ -159,9 +160,16 @@ impl Attendance<'_> {
     }
 }
 
-impl Drop for Attendance<'_> {
+impl Drop for Attendance {
     fn drop(&mut self) {
-        self.0.state.lock().attending -= 1;
+        let mut state = self.0.state.lock();
+        state.attending -= 1;
+        let in_vain = state.attending == 0 && state.asked;
+        drop(state);
+        if in_vain {
+            // The command went before it made a checkpoint: the programs that asked do not wait for one.
+            self.0.tell(Outcome::Error);
+        }
     }
 }
 
@@ -195,14 +203,29 @@ mod tests {
 
     #[test]
     fn a_program_asks_a_command_that_attends() {
-        let notices = Notices::default();
+        let notices = Arc::new(Notices::default());
         assert!(!notices.ask());
         let attendance = notices.attend();
         assert!(!attendance.wait(soon()));
         assert!(notices.ask());
         assert!(attendance.wait(soon()));
+        notices.tell(Outcome::Resume);
+        let seen = notices.seen();
         drop(attendance);
-        notices.tell(Outcome::Error);
+        assert_eq!(notices.outcome_after(seen), None);
         assert!(!notices.ask());
+    }
+
+    #[test]
+    fn a_request_ends_with_the_last_command_that_attends() {
+        let notices = Arc::new(Notices::default());
+        let (first, second) = (notices.attend(), notices.attend());
+        let seen = notices.seen();
+        assert!(notices.ask() && first.wait(soon()));
+        drop(first);
+        assert!(notices.outcome_after(seen).is_none() && second.wait(soon()));
+        drop(second);
+        assert_eq!(notices.outcome_after(seen), Some(Outcome::Error));
+        assert!(!notices.attend().wait(soon()));
     }
 }

@@ -7,7 +7,7 @@ use crate::messages::{Event, Request};
 use crate::received;
 use channel::Channel;
 use overlay_diff::Purpose;
-use sentry::{Executed, Running, Stdio};
+use sentry::{Attending, Executed, Running, Stdio};
 use spec::{ProcessSpec, StartError, StartErrorKind, Target};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -133,6 +133,8 @@ pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Res
 
 /// Answers requests until the other end hangs up or talks nonsense.
 pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<OpenRequests>) {
+    // What the client attends to, until it hangs up.
+    let mut attending = None;
     loop {
         let (request, fds) = match channel.recv() {
             Ok(Some(received)) => received,
@@ -197,7 +199,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Err(error) => Event::Failed(error),
             },
             Request::Attend { idle } => match await_request(channel, kernel, idle) {
-                Ok(()) => Event::Done,
+                Ok(kept) => {
+                    drop(attending.replace(kept));
+                    Event::Done
+                }
                 Err(error) => Event::Failed(error),
             },
             Request::AwaitCheckpoint => match kernel.await_checkpoint(&|| channel.has_hung_up()) {
@@ -274,7 +279,11 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
     }
 }
 
-fn await_request(channel: &Channel, kernel: &dyn Running, idle: bool) -> Result<(), StartError> {
+fn await_request(
+    channel: &Channel,
+    kernel: &dyn Running,
+    idle: bool,
+) -> Result<Box<dyn Attending>, StartError> {
     // If this is lost, the client has gone.
     let attending = || drop(channel.send(&Event::Done, &[]));
     kernel.await_request(idle, &attending, &|| channel.has_hung_up())

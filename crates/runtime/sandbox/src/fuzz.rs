@@ -8,7 +8,7 @@ use metrics::Sample;
 use overlay_diff::Purpose;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown};
-use sentry::{Executed, Running, Stdio};
+use sentry::{Attending, Executed, Running, Stdio};
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -128,9 +128,9 @@ impl Running for Nobody {
         _idle: bool,
         attending: &dyn Fn(),
         _gone: &dyn Fn() -> bool,
-    ) -> Result<(), StartError> {
+    ) -> Result<Box<dyn Attending>, StartError> {
         attending();
-        Ok(())
+        Err(StartError { kind: StartErrorKind::Other, message: "nothing asks".into() })
     }
     fn await_checkpoint(&self, _gone: &dyn Fn() -> bool) -> Result<(), StartError> {
         Ok(())
