@@ -8,6 +8,8 @@
 //!          N.json          a step: where it comes from, and its command. A step without this file is none
 //!          N.metadata      the metadata of its image, compressed
 //!          N.pages         the file of pages: for each page its block and 1, or 0 for zeros; compressed
+//! DIR/~NUMBER-NAME        one that is being removed
+//!     ~lock               held by a command while it finds, makes or removes one
 //! ```
 //!
 //! A step takes what has changed: pages that an earlier one had are named. Steps stay until the session is deleted.
@@ -15,7 +17,7 @@
 use crate::directory::valid_id;
 use crate::image_files::ImageFiles;
 use crate::packed_pages::without_name;
-use crate::snapshots::{SavedCommand, check_own, lock};
+use crate::snapshots::{SavedCommand, check_own, lock, lock_all};
 use crate::{Error, Result};
 use image::packed::{Entry, pack, unpack};
 use image::{PAGE, is_zero};
@@ -34,6 +36,8 @@ const COMMAND: &str = "command.json";
 const HEAD: &str = "head";
 const BLOCKS: &str = "blocks";
 const SUMS: &str = "sums";
+/// Sessions on their way out begin with this, which no name does.
+const GOING: char = '~';
 /// Bytes of a page, and of a checksum.
 const BLOCK: usize = PAGE as usize;
 const SUM: usize = 32;
@@ -112,6 +116,16 @@ impl Sessions {
 
     /// A session that is there.
     pub fn find(&self, name: &str) -> Result<Session> {
+        let _all = self.alone()?;
+        self.find_alone(name)
+    }
+
+    /// No other command finds, makes or removes a session, until this is dropped.
+    fn alone(&self) -> Result<Option<File>> {
+        lock_all(&self.dir).map_err(|error| format!("sessions in {}: {error}", self.dir.display()).into())
+    }
+
+    fn find_alone(&self, name: &str) -> Result<Session> {
         let dir = self.path(name)?;
         if !dir.join(COMMAND).exists() {
             return Err(format!("there is no session {name}: see ringfence session list").into());
@@ -134,8 +148,13 @@ impl Sessions {
             Some(saved) => saved,
             None => new()?,
         };
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-        made.map_err(|error| wrong(&dir, error))?;
+        let make = |dir: &Path| {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+            made.map_err(|error| wrong(dir, error))
+        };
+        make(&self.dir)?;
+        let _all = self.alone()?;
+        make(&dir)?;
         let session = Session::locked(dir)?;
         // Another command may have made, or made and deleted it meanwhile.
         if let Some(saved) = there(&session.dir)? {
@@ -147,8 +166,19 @@ impl Sessions {
 
     /// Removes a session with all its steps.
     pub fn delete(&self, name: &str) -> Result<()> {
-        let session = self.find(name)?;
-        fs::remove_dir_all(&session.dir).map_err(|error| wrong(&session.dir, error))
+        let _all = self.alone()?;
+        let session = self.find_alone(name)?;
+        let removed = |error| wrong(&session.dir, error);
+        // What a command that was killed leaves has no name any more, and goes with the next one.
+        let going = self.dir.join(format!("{GOING}{}-{name}", std::process::id()));
+        fs::rename(&session.dir, &going).map_err(removed)?;
+        let entries = fs::read_dir(&self.dir).map_err(removed)?.flatten();
+        for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(GOING)) {
+            if entry.path().is_dir() {
+                fs::remove_dir_all(entry.path()).map_err(removed)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -376,6 +406,7 @@ mod tests {
     use crate::testing::StateDir;
     use bundle::{HostCommand, Overlay2};
     use spec::{Network, PlatformName};
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
     fn saved() -> SavedCommand {
         SavedCommand {
@@ -442,5 +473,34 @@ mod tests {
         drop(session);
         all.delete("a").unwrap();
         assert!(all.find("a").is_err() && all.names().is_empty() && all.find("../a").is_err());
+    }
+
+    #[test]
+    fn a_session_is_one_command_s_also_while_others_delete_it() {
+        let dir = StateDir::new("sessions-race");
+        let all = Sessions { dir: dir.0.join("s") };
+        let (held, made) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let (all, held, made) = (&all, &held, &made);
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        if let Ok((session, _)) = all.enter("a", || Ok(saved())) {
+                            assert_eq!(held.fetch_add(1, SeqCst), 0);
+                            session.write(HEAD, b"0").unwrap();
+                            assert!(session.dir.join(COMMAND).exists());
+                            held.fetch_sub(1, SeqCst);
+                            drop(session);
+                            made.fetch_add(1, SeqCst);
+                        }
+                        let _ = all.delete("a");
+                    }
+                });
+            }
+        });
+        assert!(made.load(SeqCst) > 0);
+        let _ = all.delete("a");
+        let left = fs::read_dir(&all.dir).unwrap().map(|e| e.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["~lock"]);
     }
 }

@@ -5,7 +5,8 @@
 //!          image/         see `image_files`
 //!          lock           locked, shared, by each command that runs from it
 //!          used           its time of change is that of the last use
-//! DIR/~NUMBER-NAME        one that is being made, with its lock held
+//! DIR/~NUMBER-NAME        one that is being made, with its lock held, or removed
+//!     ~lock               held by a command while it finds, makes or removes one
 //! ```
 //!
 //! A snapshot appears under its name when it is whole. One that is in use is not removed.
@@ -28,6 +29,7 @@ const COMMAND: &str = "command.json";
 const IMAGE: &str = "image";
 const LOCK: &str = "lock";
 const USED: &str = "used";
+const ALL_LOCK: &str = "~lock";
 /// Snapshots on their way in begin with this, which no name does.
 const COMING: char = '~';
 /// How many bytes all snapshots may have together, where nothing else is said.
@@ -101,6 +103,14 @@ pub(crate) fn lock(path: &Path, operation: FlockOperation) -> io::Result<Option<
     }
 }
 
+/// The right to find, make and remove what is in a directory, until dropped; nothing where there is no directory.
+pub(crate) fn lock_all(dir: &Path) -> io::Result<Option<File>> {
+    match lock(&dir.join(ALL_LOCK), FlockOperation::LockExclusive) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        held => held,
+    }
+}
+
 /// Refuses a directory, if there is one, that another user made or may write to: what lies there says what is run, and where.
 pub(crate) fn check_own(dir: &Path) -> Result<()> {
     let Ok(there) = fs::metadata(dir) else { return Ok(()) };
@@ -153,6 +163,7 @@ impl Snapshots {
     }
 
     fn info(&self, name: &str) -> Option<SnapshotInfo> {
+        let _all = lock_all(&self.dir).ok()??;
         let path = self.dir.join(name);
         let saved = read_command(&path).ok()?;
         let used = fs::metadata(path.join(USED)).ok()?.mtime();
@@ -174,11 +185,16 @@ impl Snapshots {
 
     /// Removes a snapshot unless it is in use.
     fn remove(&self, name: &str) -> io::Result<bool> {
+        let _all = lock_all(&self.dir)?;
         let path = self.dir.join(name);
+        if !path.is_dir() {
+            // Another command has done so.
+            return Ok(true);
+        }
         let Some(lock) = lock(&path.join(LOCK), FlockOperation::NonBlockingLockExclusive)? else {
             return Ok(false);
         };
-        // No command finds it any more, and one that has just found it sees that it has gone.
+        // No command finds half of it.
         let going = self.dir.join(format!("{COMING}{}-{name}", std::process::id()));
         fs::rename(&path, &going)?;
         fs::remove_dir_all(&going)?;
@@ -195,6 +211,7 @@ impl Snapshots {
                 format!("there is a snapshot {name} already: ringfence snapshot delete {name}").into()
             );
         }
+        let _all = lock_all(&self.dir).map_err(|error| self.wrong(error))?;
         self.sweep();
         let path = self.dir.join(format!("{COMING}{}-{name}", std::process::id()));
         let make = || -> io::Result<File> {
@@ -206,10 +223,11 @@ impl Snapshots {
         Ok(NewSnapshot { all: self.clone(), name: name.into(), path, _lock: lock, limit, whole: false })
     }
 
-    /// Removes what commands that were killed have left.
+    /// Removes what commands that were killed have left. None is at work on one that has no lock: all are locked out.
     fn sweep(&self) {
         let names = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        for entry in names.filter(|entry| entry.file_name().to_string_lossy().starts_with(COMING)) {
+        let coming = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(COMING);
+        for entry in names.filter(|entry| coming(entry) && entry.path().is_dir()) {
             let held = lock(&entry.path().join(LOCK), FlockOperation::NonBlockingLockExclusive);
             if !matches!(held, Ok(None)) {
                 let _ = fs::remove_dir_all(entry.path());
@@ -220,6 +238,7 @@ impl Snapshots {
     /// Has a snapshot in use from now on.
     pub fn take(&self, name: &str) -> Result<Snapshot> {
         valid(name)?;
+        let all = lock_all(&self.dir).map_err(|error| self.wrong(error))?;
         let path = self.dir.join(name);
         if !path.is_dir() {
             return Err(missing(name));
@@ -227,6 +246,7 @@ impl Snapshots {
         let wrong = |error: io::Error| Error::from(format!("snapshot {name}: {error}"));
         let held = lock(&path.join(LOCK), FlockOperation::NonBlockingLockShared).map_err(wrong)?;
         let (Some(lock), Ok(saved)) = (held, read_command(&path)) else { return Err(missing(name)) };
+        drop(all);
         let image = ImageFiles::open(&path.join(IMAGE))?;
         touch(&path.join(USED)).map_err(wrong)?;
         Ok(Snapshot { saved, image, _lock: lock })
@@ -372,12 +392,36 @@ mod tests {
         fs::create_dir(new.image()).unwrap();
         assert!(all.list().unwrap().is_empty());
         drop(new);
-        assert_eq!(fs::read_dir(&all.dir).unwrap().count(), 0);
+        let left = || fs::read_dir(&all.dir).unwrap().filter(|e| e.as_ref().unwrap().path().is_dir()).count();
+        assert_eq!(left(), 0);
         let killed = all.begin("y", 0).unwrap();
         let path = killed.path.clone();
         fs::rename(&path, all.dir.join("~1-y")).unwrap();
         drop(killed);
         drop(all.begin("z", 0).unwrap());
-        assert_eq!(fs::read_dir(&all.dir).unwrap().count(), 0);
+        assert_eq!(left(), 0);
+    }
+
+    #[test]
+    fn commands_at_once_take_nothing_from_each_other() {
+        let dir = StateDir::new("snapshots-race");
+        let all = Snapshots { dir: dir.0.join("s") };
+        make(&all, "kept", 10, 1 << 30);
+        // A sandbox's process number is not another one's here: each thread has names of its own.
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                let all = &all;
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let name = format!("n{n}.{round}");
+                        make(all, &name, 10, 1 << 30);
+                        drop(all.take("kept").unwrap());
+                        assert!(all.list().unwrap().iter().any(|one| one.name == name));
+                        all.delete(&name).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(all.names().unwrap(), ["kept"]);
     }
 }
