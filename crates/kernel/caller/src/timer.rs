@@ -23,13 +23,19 @@ struct State {
     started: bool,
     /// The owner is gone: the thread ends.
     over: bool,
+    /// A callback runs.
+    running: bool,
+    /// How many [`Held`] there are.
+    held: usize,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State, { rank::TIMER_SERVICE }>,
-    /// The earliest deadline changed.
+    /// The earliest deadline changed, or callbacks may run again.
     changed: Condvar,
+    /// A callback has returned.
+    returned: Condvar,
     clock: Clock,
 }
 
@@ -61,6 +67,17 @@ impl TimerService {
     /// The clock of its deadlines.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
+    }
+
+    /// No callback runs from here on until this is dropped: what is due runs then. Not to be called by a callback.
+    pub fn hold(&self) -> Held {
+        let mut s = self.shared.lock();
+        s.held += 1;
+        while s.running {
+            self.shared.returned.wait(&mut s);
+        }
+        drop(s);
+        Held(self.shared.clone())
     }
 
     fn start(&self) {
@@ -123,6 +140,10 @@ fn run(shared: &Shared) {
             drop(pending);
             return;
         }
+        if s.held > 0 {
+            shared.changed.wait(&mut s);
+            continue;
+        }
         let Some((&key, _)) = s.pending.first_key_value() else {
             shared.changed.wait(&mut s);
             continue;
@@ -132,11 +153,26 @@ fn run(shared: &Shared) {
             continue;
         }
         let callback = s.pending.remove(&key);
+        s.running = true;
         drop(s);
         if let Some(f) = callback {
             f();
         }
         s = shared.lock();
+        s.running = false;
+        if s.held > 0 {
+            shared.returned.notify_all();
+        }
+    }
+}
+
+/// Callbacks wait until this is dropped. See [`TimerService::hold`].
+pub struct Held(Arc<Shared>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.lock().held -= 1;
+        self.0.changed.notify_one();
     }
 }
 
@@ -184,6 +220,26 @@ mod tests {
         assert_eq!(rx.recv_timeout(Duration::from_secs(5)), Ok(2));
         assert!(start.elapsed() >= Duration::from_millis(40));
         assert!(rx.recv_timeout(Duration::from_millis(5)).is_err());
+    }
+
+    #[test]
+    fn what_is_due_waits_while_it_is_held() {
+        let t = TimerService::default();
+        let (tx, rx) = mpsc::channel();
+        let began = tx.clone();
+        t.post(move || {
+            began.send(1).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            began.send(2).unwrap();
+        });
+        assert_eq!(rx.recv_timeout(Duration::from_secs(5)), Ok(1));
+        let held = t.hold();
+        // The one that ran has returned.
+        assert_eq!(rx.try_recv(), Ok(2));
+        t.post(move || tx.send(3).unwrap());
+        assert!(rx.recv_timeout(Duration::from_millis(20)).is_err());
+        drop(held);
+        assert_eq!(rx.recv_timeout(Duration::from_secs(5)), Ok(3));
     }
 
     #[test]

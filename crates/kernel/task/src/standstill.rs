@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::life::Life;
 use crate::meeting::{Meeting, Standing};
 use crate::task::Task;
+use caller::timer::Held;
 use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ const AGAIN: Duration = Duration::from_millis(20);
 pub struct Standstill {
     kernel: Arc<Kernel>,
     meeting: Arc<Meeting<Task, Current>>,
+    /// No timer expires between the moments in which it and what it would do are saved.
+    timers: Option<Held>,
 }
 
 /// Threads that did not come to a stand.
@@ -48,7 +51,7 @@ impl Kernel {
             }
             *place = Some(meeting.clone());
         }
-        let standstill = Standstill { kernel: self.clone(), meeting };
+        let standstill = Standstill { kernel: self.clone(), meeting, timers: None };
         Some(standstill.gather())
     }
 
@@ -63,7 +66,7 @@ impl Standstill {
         &self.kernel
     }
 
-    fn gather(self) -> Result<Standstill, Missing> {
+    fn gather(mut self) -> Result<Standstill, Missing> {
         let waiter = Waiter::new();
         let _came = self.meeting.came.subscribe(Events::ALL, waiter.clone());
         let until = Instant::now() + PATIENCE;
@@ -71,6 +74,7 @@ impl Standstill {
         loop {
             let missing = self.missing();
             if missing.is_empty() && !self.ending() {
+                self.timers = Some(self.kernel.vfs.resources.timers.hold());
                 return Ok(self);
             }
             let now = Instant::now();
