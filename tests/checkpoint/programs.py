@@ -1,6 +1,6 @@
 """Real programs that are saved at a random moment, end, and go on, several times in a row."""
 
-import glob, os, random, subprocess, time
+import glob, os, random, shutil, subprocess, time
 
 from results import need_file, need_programs, need_root
 
@@ -102,6 +102,25 @@ exec sleep 1000
 SHELL = "i=0; while :; do i=$((i+1)); /bin/true; echo $i; done"
 
 
+STEPS = """
+#include <unistd.h>
+int n;
+__attribute__((noinline)) void step(void) { __asm__ volatile("" ::: "memory"); n++; }
+int main(void) { for (;;) { step(); usleep(1000); } }
+"""
+DEBUGGER = """
+set pagination off
+set confirm off
+break step
+commands
+silent
+printf "%d\\n", n
+continue
+end
+run
+"""
+
+
 class Goes:
     """A program in a container, and rounds of saving and going on."""
 
@@ -178,6 +197,22 @@ def test_strace():
     goes.rounds(lambda: counts_on(goes))
     trace = suite.text(goes.box.ctl + "/trace")
     assert "/bin/true" in trace and "ERESTART" not in trace, trace[-2000:]
+
+
+def test_gdb():
+    """A program that a debugger stops at a breakpoint, again and again."""
+    need_programs("gdb", "gcc")
+    dir = RF.dir("steps")
+    with open(dir + "/steps.c", "w") as f:
+        f.write(STEPS)
+    subprocess.run(["gcc", "-g", "-O1", "-o", dir + "/steps", dir + "/steps.c"], check=True, timeout=60)
+    wait = "until [ -e /ctl/steps ]; do sleep 0.05; done"
+    gdb = "exec gdb -q -nx -batch -x /ctl/script /ctl/steps"
+    goes = Goes("sh", "-c", f"{wait}; {gdb}", files=[("script", DEBUGGER)])
+    shutil.copy(dir + "/steps", goes.box.ctl + "/part")
+    os.rename(goes.box.ctl + "/part", goes.box.ctl + "/steps")
+    counts_on(goes)
+    goes.rounds(lambda: counts_on(goes))
 
 
 def test_redis():

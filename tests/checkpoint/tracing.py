@@ -392,3 +392,26 @@ def kind_traced_end():
                 return
         time.sleep(0.01)
     same(os.path.exists(f"/proc/{victim}"), False, "the victim")
+
+
+def kind_files_of_processes():
+    """Open files of /proc that show memory: one's own, and that of a child."""
+    word = ctypes.create_string_buffer(b"mine")
+    at = ctypes.addressof(word)
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        word.value = b"your"
+        os.read(r, 1)
+        os._exit(0 if word.value == b"ours" else 1)
+    own, others = (os.open(f"/proc/{pid}/mem", os.O_RDWR) for pid in ("self", child))
+    thread = os.open(f"/proc/self/task/{os.getpid()}/mem", os.O_RDONLY)
+    shown = [os.open(f"/proc/{child}/{name}", os.O_RDONLY) for name in ("maps", "environ", "stat", "task")]
+    time.sleep(0.05)
+    pause()
+    same([os.pread(fd, 4, at) for fd in (own, others, thread)], [b"mine", b"your", b"mine"])
+    os.pwrite(others, b"ours", at)
+    same([len(os.read(fd, 100)) > 0 for fd in shown[:3]], [True] * 3, "what is shown")
+    same(os.listdir(shown[3]), [str(child)])
+    os.write(w, b"x")
+    same(os.waitpid(child, 0)[1], 0, "the child")

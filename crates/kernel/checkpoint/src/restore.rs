@@ -169,19 +169,14 @@ pub fn restore(
         signals: kernel.io_signals(),
         landlock: kernel.landlock.clone(),
     };
-    files.finish(&saved.files, &late)?;
-    for table in &saved.tables {
-        if let Some(new) = tables.get(&table.id) {
-            new.fill(table, |id| files.file(id));
-        }
-    }
+    files.refer(&saved.files, &late)?;
     let domain = |layers: &[usize]| files.domain(layers);
     let mut made = Made {
         spaces: &spaces,
         cgroups: &cgroups,
         domain: &domain,
         memory: HashMap::new(),
-        tables,
+        tables: tables.clone(),
         contexts: HashMap::new(),
     };
     check_contexts(&saved)?;
@@ -198,6 +193,14 @@ pub fn restore(
     for (_, threads) in made.memory.into_values() {
         threads.into_iter().for_each(|thread| thread.exit());
     }
+    let threads = threads?;
+    // Files of procfs are bound to the memory of processes.
+    files.finish(&saved.files, &late)?;
+    for table in &saved.tables {
+        if let Some(new) = tables.get(&table.id) {
+            new.fill(table, |id| files.file(id));
+        }
+    }
     files.attach_terminals();
     for ns in saved.files.ipc.iter().filter_map(|one| spaces.ipc(one.inum)) {
         ns.sysv.shm_settle();
@@ -206,7 +209,7 @@ pub fn restore(
     kernel.look_at_bandwidth();
     drop(files);
     network.go_on(restoring.outside);
-    threads
+    Ok(threads)
 }
 
 /// No process is in the mounts of another container than its own.

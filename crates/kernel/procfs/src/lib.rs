@@ -23,7 +23,7 @@ mod tests;
 mod top;
 
 pub use cpu_flags::flags as cpu_flags;
-pub use pid::memory::{command_line, strings};
+pub use pid::memory::{command_line, shows_gone_memory, strings};
 pub use sysctl::set as set_sysctl;
 
 use ::pid::PidNamespace;

@@ -192,9 +192,8 @@ impl<'a> FileRestorer<'a> {
         Ok(FsContext::with_view(view, saved.umask & 0o777))
     }
 
-    /// Makes the files that refer to processes, and what files hold of other files: items of epolls, messages of Unix
-    /// sockets, locks.
-    pub fn finish(&mut self, saved: &FilesState, late: &Late<'_>) -> std::result::Result<(), String> {
+    /// Makes the files that refer to processes, which have no threads yet, and objects that others refer to.
+    pub fn refer(&mut self, saved: &FilesState, late: &Late<'_>) -> std::result::Result<(), String> {
         for one in &saved.ipc {
             let ns = (self.given.ipc)(one.inum).ok_or("an IPC namespace that is not there")?;
             let queues = ns.mqueue.fill(&one.mqueue, |state| self.notification(state, late));
@@ -213,7 +212,7 @@ impl<'a> FileRestorer<'a> {
                 .map_err(|error| format!("a Unix socket under Landlock: {error:?}"))?;
         }
         self.landlock = Some(landlock);
-        for one in saved.files.iter().filter(|one| is_late(one)) {
+        for one in saved.files.iter().filter(|one| is_late(one) && !shows_process(one)) {
             let file = match &one.kind {
                 Kind::Process(state) => (late.process)(state.process)
                     .ok_or(Errno::ESRCH)
@@ -221,6 +220,16 @@ impl<'a> FileRestorer<'a> {
                 _ => self.open(one),
             };
             let file = file.map_err(|error| failed(one, error))?;
+            self.files.insert(one.open.id, file);
+        }
+        Ok(())
+    }
+
+    /// Makes the files that show processes, which must have their threads, and what files hold of other files: items of epolls,
+    /// messages of Unix sockets, locks.
+    pub fn finish(&mut self, saved: &FilesState, late: &Late<'_>) -> std::result::Result<(), String> {
+        for one in saved.files.iter().filter(|one| shows_process(one)) {
+            let file = self.open(one).map_err(|error| failed(one, error))?;
             self.files.insert(one.open.id, file);
         }
         for one in &saved.files {
@@ -434,14 +443,17 @@ impl<'a> FileRestorer<'a> {
 
 /// What refers to processes by itself, or by its place in procfs.
 fn is_late(one: &FileState) -> bool {
-    let of_process = |place: &PlaceState| place.path.get(1).is_some_and(u8::is_ascii_digit);
     match &one.kind {
         Kind::Process(_) | Kind::Segment(..) | Kind::Queue(_) | Kind::Ruleset(_) => true,
-        Kind::Place | Kind::PathOnly => {
-            one.open.place.as_ref().is_some_and(|place| of_process(place) && one.in_procfs)
-        }
-        _ => false,
+        _ => shows_process(one),
     }
+}
+
+/// What refers to a process by its place in procfs.
+fn shows_process(one: &FileState) -> bool {
+    let of_process = |place: &PlaceState| place.path.get(1).is_some_and(u8::is_ascii_digit);
+    matches!(one.kind, Kind::Place | Kind::PathOnly)
+        && one.open.place.as_ref().is_some_and(|place| of_process(place) && one.in_procfs)
 }
 
 /// Nothing waits for a restore.

@@ -498,6 +498,9 @@ impl<'a> FileSaver<'a> {
         if let Some((pty, slave)) = tty::pty_of(file) {
             return Ok(Kind::Terminal(checked.terminal(&pty, !slave), !slave));
         }
+        if procfs::shows_gone_memory(file) {
+            return Err("the memory of a program that has ended".into());
+        }
         if let Some(path) = &file.path {
             return at_place(file, path);
         }

@@ -156,6 +156,7 @@ impl World {
         let signals = self.told.clone();
         let landlock = Arc::default();
         let late = Late { process: &|_| None, table: &|id| Some(id + 1000), signals, landlock };
+        all.refer(saved, &late).expect("finished");
         all.finish(saved, &late).expect("finished");
         all
     }

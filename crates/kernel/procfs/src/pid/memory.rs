@@ -76,6 +76,14 @@ impl MemOps {
     }
 }
 
+/// Whether the file shows memory that no process uses any more.
+pub fn shows_gone_memory(file: &OpenFile) -> bool {
+    let ops: Option<&MemOps> = file.ops.as_any().downcast_ref();
+    ops.is_some_and(|ops| {
+        ops.memory().is_none_or(|mm| ops.group.threads().iter().all(|t| !Arc::ptr_eq(&t.mm(), &mm)))
+    })
+}
+
 pub fn open_mem(at: &At, _flags: i32) -> Result<Arc<dyn FileOps>> {
     let p = at.proc()?;
     let cx = at.cx()?;
