@@ -301,9 +301,10 @@ def kind_traced_stops():
 
     def waits():
         got = []
-        signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        signal.signal(signal.SIGUSR2, lambda *_: got.append(1))
         os.kill(os.getpid(), signal.SIGUSR1)
-        while len(got) < 2:
+        while not got:
             time.sleep(0.01)
         return 8
 
@@ -341,9 +342,9 @@ def kind_traced_stops():
         os.kill(t.pid, signal.SIGCONT)
         continued(t)
     for t in (held, listening, attached, interrupted):
-        os.kill(t.pid, signal.SIGUSR1)
-        t.stops(signal.SIGUSR1)
-        t.goes_on_to_end(8 << 8, signal.SIGUSR1)
+        os.kill(t.pid, signal.SIGUSR2)
+        t.stops(signal.SIGUSR2)
+        t.goes_on_to_end(8 << 8, signal.SIGUSR2)
 
 
 def kind_traced_filter():
