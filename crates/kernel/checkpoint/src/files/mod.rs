@@ -5,6 +5,7 @@
 //! descriptors) is made again from its state. What cannot be saved becomes an [`Obstacle`](crate::Obstacle) that names
 //! the holder.
 
+mod masks;
 mod mounts;
 mod restore;
 mod save;

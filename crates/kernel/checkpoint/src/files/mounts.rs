@@ -4,6 +4,7 @@
 //! its position: the parent, the place in the parent, and what is mounted. [`Baseline`] is what a container began with. What
 //! programs have mounted, moved, changed or taken away since is done again, as are the namespaces that they made.
 
+use super::masks::{self, Cover, Masks, Shown};
 use super::supers::Supers;
 use abi::Errno;
 use mounts::MountNs;
@@ -145,6 +146,8 @@ pub(super) struct MountMap {
     placed: Vec<Placed>,
     /// Numbers of the mounts that are made.
     numbers: BTreeMap<u64, Ids>,
+    /// What the containers' specifications hide of proc and sysfs, where programs may not mount.
+    pub masks: Masks,
 }
 
 /// What mounts are made again with.
@@ -300,6 +303,8 @@ impl MountMap {
     ) -> Result<Arc<Mount>, String> {
         let mut top = None;
         let mut mine = HashSet::new();
+        let places: HashMap<(Option<u64>, &[u8]), &MountState> =
+            saved.mounts.iter().map(|one| ((one.parent, &*one.point), one)).collect();
         for one in &saved.mounts {
             let failed = |error: Errno| format!("{}: {error:?}", one.named());
             if !seen.insert(one.id) {
@@ -322,6 +327,15 @@ impl MountMap {
                 if !matches!(saved.belongs, Belongs::Container(_)) {
                     locked |= own;
                 }
+            }
+            if !making.may_mount
+                && !matches!(saved.belongs, Belongs::Container(_))
+                && masks::concern(sb.fs.kind())
+            {
+                let on = |point: &[u8]| cover(making, places.get(&(Some(one.id), point))?);
+                let own = self.masks.permit(&seen_as(&mount, flags), making.supers.is_given(one.sb), &on);
+                locked |=
+                    own.ok_or_else(|| format!("{} shows more than the container's own", one.named()))?;
             }
             mount.set_flags(flags);
             mount.lock(locked, one.locked.1);
@@ -391,6 +405,18 @@ impl MountMap {
     pub fn namespace(&self, id: u64) -> Option<&Arc<MountNs>> {
         self.namespaces.get(&id)
     }
+}
+
+fn seen_as(mount: &Mount, flags: MountFlags) -> Shown {
+    let root = Path::display_in_fs(&mount.root);
+    Shown { kind: mount.fs().kind().into(), sb: masks::sb_of(&mount.sb), root, flags }
+}
+
+/// A mount of an image as what covers the place that it is on.
+fn cover(making: &Making<'_>, one: &MountState) -> Option<Cover> {
+    let sb = masks::sb_of(making.supers.get(one.sb)?);
+    let flags = MountFlags::from_bits_truncate(one.flags);
+    Some(Cover { sb, root: one.root.clone(), flags, stays: one.locked.1 })
 }
 
 /// The restricting flags of the bundle's own mount that shows what a mount of one of the bundle's file systems does; `None` for one

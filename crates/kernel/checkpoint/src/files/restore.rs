@@ -166,7 +166,8 @@ impl<'a> FileRestorer<'a> {
         let cx = self.given.cx;
         let Some(gone) = &saved.gone else {
             let mount = self.mounts.get(saved.mount).ok_or(Errno::ENOENT)?;
-            return if saved.unlinked { Err(Errno::ENOENT) } else { find(cx, mount, &saved.path) };
+            let found = if saved.unlinked { Err(Errno::ENOENT) } else { find(cx, mount, &saved.path) }?;
+            return if self.mounts.masks.hide(&found) { Err(Errno::EPERM) } else { Ok(found) };
         };
         let inode = self.objects.get(&gone.object).ok_or(Errno::ENOENT)?.clone();
         // The files of memfd_create(2) are on no mount that was saved.
@@ -506,6 +507,10 @@ fn file_systems(
         mounts.add(one, &ns)?;
         before.insert(one.id, ns.root.read().clone().tree());
         one.mounts.iter().filter_map(|mount| mounts.get(mount.id)).for_each(|mount| supers.add_bundle(mount));
+        if !given.may_mount {
+            let own: Vec<_> = one.mounts.iter().filter_map(|mount| mounts.get(mount.id)).cloned().collect();
+            own.iter().for_each(|mount| mounts.masks.add(mount));
+        }
         let now = saved.namespaces.iter().find(|now| now.id == one.id && now.belongs == one.belongs);
         let now = now.ok_or_else(|| format!("container {container} has no mounts"))?;
         let places = |ns: &super::NamespaceState| -> BTreeMap<u64, (Option<u64>, Vec<u8>)> {
