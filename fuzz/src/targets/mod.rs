@@ -12,6 +12,7 @@ mod netfilter;
 mod netlink;
 mod network;
 mod nftables;
+mod pages;
 mod policy;
 mod seccomp;
 mod slots;
@@ -51,6 +52,7 @@ pub(crate) const ALL: &[Target] = &[
         words: changes::WORDS,
     },
     Target { name: "image", what: "images of checkpoints", run: image::run, words: image::WORDS },
+    Target { name: "pages", what: "compressed pages of images", run: pages::run, words: pages::WORDS },
     Target { name: "config", what: "config.json of bundles", run: config::run, words: config::WORDS },
     Target {
         name: "slots",

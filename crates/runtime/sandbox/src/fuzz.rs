@@ -130,7 +130,7 @@ impl Running for Nobody {
         _gone: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Attending>, StartError> {
         attending();
-        Err(StartError { kind: StartErrorKind::Other, message: "nothing asks".into() })
+        Err(StartError { kind: spec::StartErrorKind::Other, message: "nothing asks".into() })
     }
     fn await_checkpoint(&self, _gone: &dyn Fn() -> bool) -> Result<(), StartError> {
         Ok(())
