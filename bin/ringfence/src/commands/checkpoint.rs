@@ -32,6 +32,9 @@ pub(crate) struct Checkpoint {
     /// Leave no pages of the image in the host's cache
     #[arg(long)]
     direct: bool,
+    /// Leave out private memory without a file that is marked by MADV_DONTDUMP or MADV_WIPEONFORK: it is zeros after a restore
+    #[arg(long)]
+    exclude_dontdump: bool,
     /// Accepted as runsc has it: pages of zeros are never written
     #[arg(long)]
     exclude_committed_zero_pages: bool,
@@ -77,6 +80,7 @@ pub(crate) fn checkpoint(settings: &Settings, args: &Checkpoint) -> Result<()> {
         compress: args.compression == Compression::Zstd,
         direct: args.direct,
         when_asked: args.when_asked,
+        exclude_dontdump: args.exclude_dontdump,
     };
     lifecycle::checkpoint(settings, &args.id, &options)
 }

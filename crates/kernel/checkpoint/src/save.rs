@@ -63,6 +63,8 @@ pub struct Saving<'a> {
     pub pages: Arc<dyn PageSink>,
     /// Pages that are in the files of the image that the sandbox was restored from are named, not saved.
     pub keeps: bool,
+    /// As for [`Saver::sparing`].
+    pub spares: bool,
 }
 
 /// A thread's parts as the walk over threads meets them.
@@ -245,6 +247,7 @@ fn save_memory(
 ) -> Result<(Vec<Memory>, Vec<mm::SharedState>), Vec<Obstacle>> {
     let failed = |what: String| vec![Obstacle { what }];
     let mut saver = Saver::new(standstill.kernel().platform.limits(), saving.pages.clone(), saving.keeps);
+    saver = saver.sparing(saving.spares);
     let mut saved = Vec::new();
     for (tid, mm) in memory {
         let (id, mm) = (*tid as u64, mm.clone());

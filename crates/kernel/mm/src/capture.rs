@@ -5,7 +5,7 @@
 //! program, which may go on afterwards.
 
 use crate::imaged::Origin;
-use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
+use crate::map::{DONT_DUMP, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
 use crate::ops::Mm;
 use crate::state::{AreaState, ImageState, KeptState, MemoryState, SharedState};
 use abi::PAGE_SIZE;
@@ -55,6 +55,8 @@ pub struct Saver {
     pages: Arc<dyn PageSink>,
     /// Pages that are as in the files of the image that the sandbox was restored from are named, not saved.
     keeps: bool,
+    /// Areas that are to be in no core file, or in no child, have no pages in the image.
+    spares: bool,
     shared: BTreeMap<u64, Shared>,
 }
 
@@ -71,7 +73,14 @@ impl Saver {
     /// Puts pages to `pages`. Mapped files are named by [`vfs::OpenFile::id`]. With `keeps`, pages that the program has not
     /// changed since a restore are named ([`AreaState::kept`]): for a sandbox that is given the files that they are in.
     pub fn new(limits: Limits, pages: Arc<dyn PageSink>, keeps: bool) -> Saver {
-        Saver { limits, pages, keeps, shared: BTreeMap::new() }
+        Saver { limits, pages, keeps, spares: false, shared: BTreeMap::new() }
+    }
+
+    /// With `spares`, private memory without a file is left out where the program asked for MADV_DONTDUMP or MADV_WIPEONFORK: it reads
+    /// as zeros after a restore.
+    #[must_use]
+    pub fn sparing(self, spares: bool) -> Saver {
+        Saver { spares, ..self }
     }
 
     /// The memory that address spaces share without a file, when all are saved.
@@ -183,6 +192,8 @@ impl Mm {
                 // Behind the memory's end there is no page.
                 let how = How { area, shift, ends: true, exact: false };
                 cut(parts, how, &mut batches);
+            } else if saver.spares && v.file.is_none() && v.flags & (DONT_DUMP | WIPE_ON_FORK) != 0 {
+                // It is zeros in the restored process.
             } else if !v.shared {
                 let parts = self.parts(v, own.as_ref(), saver.keeps);
                 let over_file = v.file.is_some();

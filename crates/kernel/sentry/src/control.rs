@@ -288,7 +288,7 @@ impl Running for Control {
         Ok((threads as u32, missing as u32))
     }
 
-    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool) -> Result<(), StartError> {
+    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool, spares: bool) -> Result<(), StartError> {
         let all = self.all()?;
         let end = || {
             for member in all.iter().filter(|_| !leave_running) {
@@ -297,7 +297,7 @@ impl Running for Control {
                 self.kernel.signal_container(&member.container, kill, |_| true);
             }
         };
-        self.save(saving(&all, Purpose::Image), files, end)
+        self.save(saving(&all, Purpose::Image { spares }), files, end)
     }
 
     fn layers(&self) -> Vec<i32> {

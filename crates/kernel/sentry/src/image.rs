@@ -103,8 +103,8 @@ fn refused(found: &[Obstacle]) -> StartError {
 /// What an image is for.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose<'a> {
-    /// To be kept: it has checksums, and needs no other file.
-    Image,
+    /// To be kept: it has checksums, and needs no other file. `spares` as for [`checkpoint::Saving`].
+    Image { spares: bool },
     /// For a clone that is made at once: it names pages of these files, and has no checksums.
     Clone(&'a [PageFile]),
 }
@@ -129,9 +129,9 @@ pub(crate) fn save(
     }
     let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
     let pages = Arc::new(pages);
-    let (pages, layers) = match purpose {
-        Purpose::Image => (PageFile::create(pages), &[][..]),
-        Purpose::Clone(layers) => (PageFile::create_without_sums(pages), layers),
+    let (pages, layers, spares) = match purpose {
+        Purpose::Image { spares } => (PageFile::create(pages), &[][..], spares),
+        Purpose::Clone(layers) => (PageFile::create_without_sums(pages), layers, false),
     };
     let pages = Arc::new(pages);
     let standstill = kernel.stand_still().ok_or_else(|| other("another checkpoint is being made".into()))?;
@@ -143,7 +143,7 @@ pub(crate) fn save(
         other(format!("cannot save the container: {}", named.collect::<Vec<_>>().join("; ")))
     })?;
     let keeps = !layers.is_empty();
-    let saving = checkpoint::Saving { containers, unix, pages: pages.clone(), keeps };
+    let saving = checkpoint::Saving { containers, unix, pages: pages.clone(), keeps, spares };
     let state = checkpoint::save(&standstill, &saving).map_err(|found| refused(&found))?;
     let written = pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
     let layers = layers.iter().map(PageFile::len).collect();

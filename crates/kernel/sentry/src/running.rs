@@ -52,7 +52,9 @@ pub trait Running: Send + Sync {
     fn guest_core(&self, pid: i32, to: OwnedFd) -> Result<(u32, u32), StartError>;
     /// Saves the sandbox to the files of metadata and pages. It goes on afterwards if `leave_running` is set, and ends otherwise; after
     /// an error it goes on in any case.
-    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool) -> Result<(), StartError>;
+    ///
+    /// With `spares` memory is left out that is marked by MADV_DONTDUMP or MADV_WIPEONFORK.
+    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool, spares: bool) -> Result<(), StartError>;
     /// The descriptors of the files of pages that the sandbox was restored from, if a clone may be given them: at most
     /// [`MAX_LAYERS`].
     fn layers(&self) -> Vec<i32>;

@@ -39,6 +39,8 @@ pub struct CheckpointOptions {
     pub compress: bool,
     /// Pages do not stay in the host's cache.
     pub direct: bool,
+    /// Memory is left out that is marked by MADV_DONTDUMP or MADV_WIPEONFORK.
+    pub exclude_dontdump: bool,
     /// It is made when a program of the container asks for it.
     pub when_asked: bool,
 }
@@ -131,7 +133,7 @@ pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) ->
     let metadata = image.file(UNFINISHED)?;
     let ends = !options.leave_running;
     let request = |client: &Client, pages: &File| {
-        client.checkpoint(metadata.as_fd(), pages.as_fd(), options.leave_running)
+        client.checkpoint(metadata.as_fd(), pages.as_fd(), options.leave_running, options.exclude_dontdump)
     };
     let pages = if options.compress {
         let (raw, packed) = (without_name(&options.image)?, image.file(PACKED)?);
@@ -156,7 +158,7 @@ pub(crate) fn save_and_end(client: &Client, dir: &Path) -> Result<()> {
     let mut image = NewImage::begin(dir)?;
     let metadata = image.file(UNFINISHED)?;
     let pages = image.file(PAGES)?;
-    client.checkpoint(metadata.as_fd(), pages.as_fd(), false)?;
+    client.checkpoint(metadata.as_fd(), pages.as_fd(), false, false)?;
     image.finish(&[&pages, &metadata])
 }
 

@@ -293,7 +293,7 @@ impl Session {
         leave_running: bool,
     ) -> Result<()> {
         let (metadata, pages) = (without_name(&self.dir)?, without_name(&self.dir)?);
-        client.checkpoint(metadata.as_fd(), pages.as_fd(), leave_running)?;
+        client.checkpoint(metadata.as_fd(), pages.as_fd(), leave_running, false)?;
         self.add(&metadata, &pages, args, status)
     }
 

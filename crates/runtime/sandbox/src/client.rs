@@ -357,15 +357,17 @@ impl Client {
         }
     }
 
-    /// Has the sandbox save itself to two files, one for metadata and one for pages; it goes on, or ends.
+    /// Has the sandbox save itself to two files, one for metadata and one for pages; it goes on, or ends. With `spares` memory is left out
+    /// that is marked by MADV_DONTDUMP or MADV_WIPEONFORK.
     pub fn checkpoint(
         &self,
         metadata: BorrowedFd<'_>,
         pages: BorrowedFd<'_>,
         leave_running: bool,
+        spares: bool,
     ) -> Result<(), Error> {
         self.channel.set_patience(None)?;
-        let done = self.request_with(&Request::Checkpoint { leave_running }, &[metadata, pages]);
+        let done = self.request_with(&Request::Checkpoint { leave_running, spares }, &[metadata, pages]);
         self.channel.set_patience(Some(PATIENCE))?;
         done
     }

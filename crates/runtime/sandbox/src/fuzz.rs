@@ -120,7 +120,12 @@ impl Running for Nobody {
     fn clone_to(&self, _files: [OwnedFd; 2], _keeps: bool) -> Result<(), StartError> {
         Ok(())
     }
-    fn checkpoint(&self, _files: [OwnedFd; 2], _leave_running: bool) -> Result<(), StartError> {
+    fn checkpoint(
+        &self,
+        _files: [OwnedFd; 2],
+        _leave_running: bool,
+        _spares: bool,
+    ) -> Result<(), StartError> {
         Ok(())
     }
     fn await_request(

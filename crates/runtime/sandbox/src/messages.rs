@@ -122,6 +122,9 @@ pub(crate) enum Request {
     Checkpoint {
         /// It goes on afterwards; else it ends.
         leave_running: bool,
+        /// Memory is left out that is marked by MADV_DONTDUMP or MADV_WIPEONFORK.
+        #[serde(default)]
+        spares: bool,
     },
     /// Tell which files of pages the sandbox was restored from. Answered with [`Event::Layers`].
     Layers,
