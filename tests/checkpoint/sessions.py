@@ -76,7 +76,8 @@ def test_session_keeps_programs():
     rf.says("sh", "-c", "(trap '' PIPE; while echo on; do sleep 0.05; done; echo over > /tmp/over) 2>&1 &")
     rf.says("sh", "-c", "for i in $(seq 100); do [ -e /tmp/over ] && exit; sleep 0.05; done; exit 1")
     # set_mempolicy(MPOL_INTERLEAVE)
-    policy = "import ctypes, time\nctypes.CDLL(None).syscall(238, 3, ctypes.byref(ctypes.c_ulong(1)), 64)\ntime.sleep(1000)"
+    policy = "import ctypes, time\nctypes.CDLL(None).syscall(238, 3, ctypes.byref(ctypes.c_ulong(1)), 64)\n"
+    policy += "time.sleep(1000)"
     held = rf.do("sh", "-c", f"echo lost > /tmp/lost; python3 -c '{policy}' & sleep 1")
     suite.fails(held, "the session stays as it was", "memory policy")
     suite.check(rf.says("sh", "-c", "ls /tmp/lost 2>&1 || true").split()[0], "ls:")

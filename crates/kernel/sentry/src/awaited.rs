@@ -28,10 +28,14 @@ pub(crate) struct Awaited {
     pub(crate) joined: Vec<Joined>,
 }
 
-/// As messages name it.
-fn named(one: &ContainerState) -> &str {
-    if one.name.is_empty() { &one.id } else { &one.name }
+/// As messages name it. The image may hold anything.
+fn named(one: &ContainerState) -> String {
+    let name = if one.name.is_empty() { &one.id } else { &one.name };
+    name.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect()
 }
+
+/// So many characters of a name are shown.
+const LONGEST_NAME: usize = 100;
 
 impl Awaited {
     /// The index in the image of a container that is to join. `image`: what its specification names as its image.
@@ -60,7 +64,7 @@ impl Awaited {
     }
 
     /// The containers of the image that are not there.
-    pub(crate) fn missing(&self) -> Vec<&str> {
+    pub(crate) fn missing(&self) -> Vec<String> {
         let further = self.image.state.further.iter().filter(|one| !self.has(one.index));
         further.map(named).collect()
     }
@@ -68,5 +72,18 @@ impl Awaited {
     /// Whether all containers are there.
     pub(crate) fn is_complete(&self) -> bool {
         self.has(0) && self.missing().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_an_image_are_shown_without_control_characters() {
+        let of = |index: u32| ContainerState { index, id: format!("id{index}"), ..ContainerState::default() };
+        let hostile = ContainerState { name: "a\n\u{1b}[2J".repeat(1000), ..of(1) };
+        assert!(named(&hostile).chars().all(|c| !c.is_control()) && named(&hostile).len() < 1000);
+        assert_eq!(named(&of(7)), "id7");
     }
 }

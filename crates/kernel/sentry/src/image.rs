@@ -3,12 +3,13 @@
 use crate::errors::other;
 use crate::fds::Fds;
 use crate::machine::here;
-use checkpoint::{Obstacle, RestoredContainer, Restoring, SandboxState, SavedContainer};
+use checkpoint::{ContainerState, Obstacle, RestoredContainer, Restoring, SandboxState, SavedContainer};
 use hostsys::page_file::PageFile;
 use image::{About, PageSource};
 use netstack::tcp::Outside;
 use platform::Platform;
 use spec::{SandboxSpec, StartError};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -25,6 +26,18 @@ pub(crate) struct Image {
     outside: Outside,
     /// Device and inode number of the file of metadata.
     pub(crate) identity: (u64, u64),
+}
+
+/// As many containers a sandbox can have.
+const MOST: usize = 512;
+
+/// Whether the containers beside the first can be those of one sandbox.
+fn check(further: &[ContainerState]) -> Result<(), &'static str> {
+    let indexes: BTreeSet<u32> = further.iter().map(|one| one.index).collect();
+    if further.len() >= MOST || indexes.len() != further.len() || indexes.contains(&0) {
+        return Err("a container is there twice, or there are too many");
+    }
+    Ok(())
 }
 
 /// Device and inode number of a file.
@@ -52,6 +65,7 @@ impl Image {
         let mut bytes = Vec::new();
         File::from(metadata).take(checkpoint::LONGEST).read_to_end(&mut bytes).map_err(|e| said(&e))?;
         let (state, about, sums) = checkpoint::decode(&bytes, &here(platform)).map_err(|e| said(&e))?;
+        check(&state.further).map_err(|e| said(&e))?;
         let pages = PageFile::checked(Arc::new(pages), sums).map_err(|e| said(&e))?;
         if pages.len() != about.pages {
             let (found, want) = (pages.len(), about.pages);
@@ -153,4 +167,18 @@ pub(crate) fn save(
     after();
     drop(standstill);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_of_an_image_are_checked() {
+        let of = |index: u32| ContainerState { index, ..ContainerState::default() };
+        assert!(check(&[]).is_ok() && check(&[of(3), of(1)]).is_ok());
+        for wrong in [vec![of(0)], vec![of(2), of(2)], (1..=512).map(of).collect()] {
+            assert!(check(&wrong).is_err(), "{}", wrong.len());
+        }
+    }
 }

@@ -97,7 +97,7 @@ impl Pod {
     /// The containers of the image that have not come.
     pub(crate) fn missing(&self) -> Vec<String> {
         let slot = self.awaited.lock();
-        slot.iter().flat_map(|awaited| awaited.missing()).map(str::to_owned).collect()
+        slot.iter().flat_map(|awaited| awaited.missing()).collect()
     }
 
     /// No container can be restored any more: all end.

@@ -294,6 +294,9 @@ impl Kernel {
             0 => container.cgroup().clone(),
             id => resources.control_group(id).ok_or_else(|| said("its control group is missing"))?,
         };
+        if !control_group.is_within(container.cgroup()) {
+            return Err(said("its control group is another container's"));
+        }
         if nsproxy.time.is_shifted() {
             let vdso = self.platform.limits().vdso;
             crate::vdso::ask_for_clocks(&mut *ctx, vdso).map_err(|e| said(&format!("its vDSO: {e}")))?;
