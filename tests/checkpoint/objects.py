@@ -293,6 +293,26 @@ def kind_message_queues():
         call("mq_unlink", name)
 
 
+def kind_removed_queues():
+    """Queues that were opened on a mount, and removed there or by mq_unlink(3)."""
+    os.makedirs("/dev/shm/mq", exist_ok=True)
+    call("mount", b"mqueue", b"/dev/shm/mq", b"mqueue", 0, None)
+    there, by_name = (os.open("/dev/shm/mq/" + name, os.O_CREAT | os.O_RDWR, 0o600) for name in ("x", "y"))
+    for queue in (there, by_name):
+        call("mq_send", queue, b"kept", 4, 3)
+    os.unlink("/dev/shm/mq/x")
+    call("mq_unlink", b"/y")
+    pause()
+    same(os.listdir("/dev/shm/mq"), [])
+    for queue, name in ((there, "x"), (by_name, "y")):
+        text = ctypes.create_string_buffer(8192)
+        n = call("mq_receive", queue, text, 8192, None)
+        same((text.raw[:n], os.fstat(queue).st_nlink), (b"kept", 0))
+        same(os.readlink(f"/proc/self/fd/{queue}").startswith(f"/dev/shm/mq/{name}"), True)
+    again = os.open("/dev/shm/mq/x", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    call("mq_send", again, b"new", 3, 0)
+
+
 def named_events(data):
     """Events of inotify(7): watch, mask, cookie, name."""
     events = []

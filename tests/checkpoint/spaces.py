@@ -1,6 +1,6 @@
 """Kinds of objects of kinds.py: namespaces, mounts, control groups and packet filters that programs made."""
 
-import ctypes, errno, fcntl, mmap, os, signal, socket, struct, subprocess, time
+import ctypes, errno, fcntl, mmap, os, select, signal, socket, stat, struct, subprocess, time
 
 from base import DIR, libc, pause, same
 
@@ -35,6 +35,49 @@ def in_user_namespace():
     os.write(w, b"x")
     os.read(done_r, 1)
     os.waitpid(helper, 0)
+
+
+def kind_kept_ipc():
+    """IPC namespaces that no process is in: one that a descriptor keeps, one that a mount keeps."""
+    msgget, msgsnd, msgrcv = (getattr(libc, name) for name in ("msgget", "msgsnd", "msgrcv"))
+    libc.shmat.restype = ctypes.c_void_p
+
+    def made(text):
+        """A namespace with a message, a segment, and a queue of POSIX, as a descriptor."""
+        r, w = os.pipe()
+        child = os.fork()
+        if child == 0:
+            unshare(CLONE_NEWIPC)
+            queue = called(msgget(7, 0o1600), "msgget")
+            called(msgsnd(queue, struct.pack("l", 3) + text, len(text), 0), "msgsnd")
+            segment = called(libc.shmget(9, 4096, 0o1600), "shmget")
+            ctypes.memmove(libc.shmat(segment, None, 0), text, len(text))
+            posix = called(libc.mq_open(b"/kept", os.O_CREAT | os.O_RDWR, 0o600, None), "mq_open")
+            called(libc.mq_send(posix, text, len(text), 1), "mq_send")
+            os.write(w, b"x")
+            signal.pause()
+        os.read(r, 1)
+        ns = os.open(f"/proc/{child}/ns/ipc", os.O_RDONLY)
+        os.kill(child, signal.SIGKILL), os.waitpid(child, 0)
+        return ns
+
+    held, mounted = made(b"first"), made(b"other")
+    unshare(CLONE_NEWNS)
+    called(libc.mount(None, b"/", None, 0x44000, None), "private mounts")
+    open("/dev/shm/ns", "w").close()
+    called(libc.mount(b"/proc/self/fd/%d" % mounted, b"/dev/shm/ns", None, 4096, None), "mount")
+    os.close(mounted)
+    pause()
+    for path, text in ((held, b"first"), (os.open("/dev/shm/ns", os.O_RDONLY), b"other")):
+        called(libc.setns(path, CLONE_NEWIPC), "setns")
+        got = ctypes.create_string_buffer(100)
+        n = called(msgrcv(called(msgget(7, 0), "msgget"), got, 80, 3, 0o4000), "msgrcv")
+        same(got.raw[8 : 8 + n], text)
+        same(ctypes.string_at(libc.shmat(called(libc.shmget(9, 0, 0), "shmget"), None, 0), len(text)), text)
+        posix = called(libc.mq_open(b"/kept", os.O_RDWR | os.O_NONBLOCK), "mq_open")
+        large = ctypes.create_string_buffer(8192)
+        n = called(libc.mq_receive(posix, large, 8192, None), "mq_receive")
+        same(large.raw[:n], text)
 
 
 def seen_of_namespaces():
@@ -519,6 +562,81 @@ table ip nat {
 """
 
 
+TUNSETIFF, TUNSETPERSIST, TUNSETOWNER, TUNGETIFF = 0x400454CA, 0x400454CB, 0x400454CC, 0x800454D2
+TUNGETVNETHDRSZ, TUNSETVNETHDRSZ = 0x800454D7, 0x400454D8
+IFF_TUN, IFF_TAP, IFF_PERSIST, IFF_NO_PI, IFF_VNET_HDR = 1, 2, 0x800, 0x1000, 0x4000
+SIOCSIFFLAGS, SIOCSIFADDR, SIOCSIFNETMASK = 0x8914, 0x8916, 0x891C
+
+
+def datagram(text, port):
+    """An IPv4 packet with a datagram from 10.77.0.2."""
+    there, here = bytes([10, 77, 0, 2]), bytes([10, 77, 0, 1])
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(text), 1, 0, 64, 17, 0, there, here)
+    total = sum(struct.unpack("!10H", head))
+    total = (total & 0xFFFF) + (total >> 16)
+    head = head[:10] + struct.pack("!H", ~total & 0xFFFF) + head[12:]
+    return head + struct.pack("!HHHH", 9, port, 8 + len(text), 0) + text
+
+
+def kind_tun():
+    """An interface with a program at its other end, with what waits there, and one that no file has."""
+    os.mknod("/dev/tun-node", stat.S_IFCHR | 0o600, os.makedev(10, 200))
+    control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def attached(name, flags):
+        fd = os.open("/dev/tun-node", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name, flags))
+        return fd
+
+    def address(request, text):
+        fcntl.ioctl(control, request, struct.pack("16sHH4s16x", b"mytun", socket.AF_INET, 0, socket.inet_aton(text)))
+
+    def comes(text):
+        """Reads packets until one has this text."""
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            if select.select([tun], [], [], 1)[0] and text in os.read(tun, 2000):
+                return True
+        return False
+
+    tun = attached(b"mytun", IFF_TUN | IFF_NO_PI)
+    address(SIOCSIFADDR, "10.77.0.1"), address(SIOCSIFNETMASK, "255.255.255.0")
+    fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sH22x", b"mytun", 1))
+    tap = attached(b"mytap", IFF_TAP | IFF_NO_PI | IFF_VNET_HDR)
+    fcntl.ioctl(tap, TUNSETVNETHDRSZ, struct.pack("i", 12))
+    fcntl.ioctl(tap, TUNSETPERSIST, 1), fcntl.ioctl(tap, TUNSETOWNER, 5)
+    os.close(tap)
+    unused = os.open("/dev/tun-node", os.O_RDWR)
+    sends = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sends.bind(("10.77.0.1", 77))
+    sends.settimeout(10)
+    sends.sendto(b"it waits", ("10.77.0.2", 9))
+    known = fcntl.ioctl(tun, TUNGETIFF, bytes(40))
+    names = socket.if_nameindex()
+    hardware = open("/sys/class/net/mytap/address").read()
+    pause()
+    same(fcntl.ioctl(tun, TUNGETIFF, bytes(40)), known)
+    same(socket.if_nameindex(), names)
+    same(open("/sys/class/net/mytap/address").read(), hardware)
+    same(comes(b"it waits"), True, "what was sent before")
+    sends.sendto(b"it comes", ("10.77.0.2", 9))
+    same(comes(b"it comes"), True, "what was sent afterwards")
+    os.write(tun, datagram(b"answer", 77))
+    same(sends.recv(10), b"answer")
+    try:
+        attached(b"mytun", IFF_TUN | IFF_NO_PI)
+        raise AssertionError("two files have one interface")
+    except OSError as error:
+        same(error.errno, errno.EBUSY)
+    tap = attached(b"mytap", IFF_TAP | IFF_NO_PI | IFF_VNET_HDR)
+    flags = struct.unpack_from("H", fcntl.ioctl(tap, TUNGETIFF, bytes(40)), 16)[0]
+    same(flags & (IFF_TAP | IFF_PERSIST | IFF_VNET_HDR), IFF_TAP | IFF_PERSIST | IFF_VNET_HDR)
+    same(struct.unpack("i", fcntl.ioctl(tap, TUNGETVNETHDRSZ, bytes(4)))[0], 12)
+    fcntl.ioctl(unused, TUNSETIFF, struct.pack("16sH22x", b"more", IFF_TUN))
+    os.close(tun)
+    same("mytun" in [name for _, name in socket.if_nameindex()], False, "an interface without its file")
+
+
 def kind_packet_filter():
     """Rules of nf_tables and of iptables-legacy with counters and handles, sets and maps, and a connection with NAT."""
     r, w = os.pipe()
@@ -544,6 +662,18 @@ def kind_packet_filter():
         out("iptables-legacy", "-A", "INPUT", "-p", "tcp", "--dport", "1", "-m", "comment", "--comment", "x")
         out("iptables-legacy", "-N", "mine")
         out("iptables-legacy", "-A", "OUTPUT", "-m", "conntrack", "--ctstate", "NEW", "-j", "mine")
+        recent = ("iptables-legacy", "-A", "INPUT", "-p", "udp", "--dport", "96", "-m", "recent", "--name", "seen")
+        out(*recent, "--rcheck", "--seconds", "3600", "--hitcount", "3", "-j", "DROP")
+        out(*recent, "--set", "-j", "ACCEPT")
+        late = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        late.bind(("127.0.0.1", 96))
+        late.settimeout(10)
+
+        def comes(text):
+            late.sendto(text, ("127.0.0.1", 96))
+            return late.recv(10)
+
+        same((comes(b"one"), comes(b"two")), (b"one", b"two"))
         server = socket.create_server(("127.0.0.1", 99))
         client = socket.create_connection(("127.0.0.1", 97))
         peer, _ = server.accept()
@@ -556,6 +686,13 @@ def kind_packet_filter():
         same(rules(), before, "rules")
         peer.send(b"after")
         same(client.recv(10), b"after")
+        same(comes(b"three"), b"three")
+        late.sendto(b"four", ("127.0.0.1", 96))
+        late.settimeout(0.2)
+        try:
+            raise AssertionError(f"{late.recv(10)} of an address that was seen three times")
+        except TimeoutError:
+            pass
         again = socket.create_connection(("127.0.0.1", 97))
         server.accept()
         same(rules() == before, False, "counters")

@@ -14,6 +14,7 @@ use abi::Errno;
 use inet::saved::{DatagramsState, Saved, StreamState};
 use netfilter::Family;
 use netfilter::conntrack::ConnectionsState;
+use netfilter::recent::ListState;
 use netstack::layers::{self, Layer, LayerState};
 use netstack::tcp::{Outside, Placed, TcpSockets};
 use nftables::NftablesState;
@@ -24,6 +25,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use tun::TunState;
 use xtables::TableState;
 
 /// The network as plain data.
@@ -64,6 +66,12 @@ pub struct NetState {
     /// Tracked connections.
     #[serde(default)]
     connections: ConnectionsState,
+    /// Lists of the match recent.
+    #[serde(default)]
+    recent: Vec<ListState>,
+    /// Interfaces of /dev/net/tun.
+    #[serde(default)]
+    tuns: Vec<TunState>,
 }
 
 /// A socket of a descriptor.
@@ -124,7 +132,8 @@ impl NetworkSaver {
         outside: &dyn Fn(IpAddr) -> bool,
         obstacles: &mut Vec<Obstacle>,
     ) -> NetState {
-        in_the_way(net, obstacles);
+        let tuns = tun::saved(net);
+        in_the_way(net, &tuns, obstacles);
         let mut state = NetState {
             inum: net.inum,
             layer: net.stack().layer(),
@@ -157,6 +166,7 @@ impl NetworkSaver {
             Ok(tcp) => state.tcp = tcp,
             Err(_) => obstacles.push(obstacle("a TCP socket belongs to a file that is not saved".into())),
         }
+        state.tuns = tuns;
         save_filter(net, &mut state);
         state
     }
@@ -180,16 +190,14 @@ fn left_out(net: &NetNamespace, noted: &[Noted]) -> Vec<u64> {
 }
 
 /// What a namespace has that cannot be saved.
-fn in_the_way(net: &NetNamespace, obstacles: &mut Vec<Obstacle>) {
+fn in_the_way(net: &NetNamespace, tuns: &[TunState], obstacles: &mut Vec<Obstacle>) {
     for link in net.stack().links() {
         let kind = link.about().kind;
-        // Those are made anew. A file of /dev/net/tun has the others.
-        if !["", "dummy", "veth", "vlan", "bridge"].contains(&kind) {
+        // Those are made anew. Only the sandbox's own namespace has interfaces of /dev/net/tun.
+        let own = kind == "tun" && tuns.iter().any(|tun| tun.index() == link.index);
+        if !own && !["", "dummy", "veth", "vlan", "bridge"].contains(&kind) {
             obstacles.push(obstacle(format!("{} is a network interface of the kind {kind}", link.name())));
         }
-    }
-    if net.netfilter().recent.any() {
-        obstacles.push(obstacle("a rule of iptables has a list of addresses (-m recent)".into()));
     }
 }
 
@@ -199,6 +207,7 @@ fn save_filter(net: &NetNamespace, state: &mut NetState) {
     state.tables = [Family::V4, Family::V6].map(|family| net.tables().saved(family));
     state.nftables = net.nftables().saved(millis);
     state.connections = net.netfilter().connections.saved(millis);
+    state.recent = net.netfilter().recent.saved();
 }
 
 /// The packet filter again. The error is a sentence for the user.
@@ -212,6 +221,9 @@ fn restore_filter(net: &NetNamespace, saved: &NetState) -> Result<(), String> {
     }
     let millis = net.now().millis();
     net.nftables().restore(&saved.nftables, millis).map_err(|error| format!("nf_tables: {error:?}"))?;
+    if let Some(list) = saved.recent.iter().find(|list| !net.netfilter().recent.restore(list)) {
+        return Err(format!("list {} of the match recent", list.name));
+    }
     if saved.connections != ConnectionsState::default() {
         let restored = net.netfilter().connections.restore(&saved.connections);
         restored.ok_or("tracked connections that cannot be")?;
@@ -271,7 +283,14 @@ impl NetworkRestorer {
         let layers = nets.iter().zip(&namespaces);
         let layers =
             layers.map(|(net, state)| Layer { net: net.stack(), saved: &state.layer, base: &state.began });
-        layers::restore(&layers.collect::<Vec<_>>())?;
+        let layers: Vec<_> = layers.collect();
+        for (net, state) in nets.iter().zip(&namespaces) {
+            tun::restore(net, &state.tuns)?;
+        }
+        layers::restore(&layers)?;
+        for (net, state) in nets.iter().zip(&namespaces) {
+            tun::fill(net, &state.tuns)?;
+        }
         for (net, state) in nets.iter().zip(namespaces) {
             if !state.fast_open_keys.is_empty() {
                 let set = net.stack().fast_open_keys().set(&state.fast_open_keys);

@@ -115,6 +115,15 @@ fn shown(kernel: &Kernel, tid: i32) -> String {
     format!("{} ({})", task.group.pid.own_nr(), name.trim_end_matches('\0'))
 }
 
+/// IPC namespaces that a descriptor or a mount keeps, whether a task is in them or not.
+fn held_ipc(parts: &Found<'_>) -> Vec<Namespace> {
+    let files = parts.tables.values().flat_map(|(_, table)| table.entries());
+    let held = files.filter_map(|(_, file, _)| Namespace::of(file.inode.as_ref()?));
+    let tops = parts.contexts.iter().map(|(_, fs)| fs.view().ns.root.read().clone());
+    let mounted = tops.flat_map(|top| top.tree()).filter_map(|mount| Namespace::of(&mount.root.inode));
+    held.chain(mounted).filter(|ns| matches!(ns, Namespace::Ipc(_))).collect()
+}
+
 /// Everything of a sandbox but its pages, which go to [`Saving::pages`]. Nothing is written when something cannot be saved.
 pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState, Vec<Obstacle>> {
     let kernel = standstill.kernel();
@@ -136,7 +145,8 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
         contexts: Vec::new(),
     };
     let mut processes = standstill.processes(&containers, &mut parts).map_err(obstacles)?;
-    // Those that no task is in come to light with the files, too late to have objects.
+    // Those that only a message of a socket names come to light with the files, too late to have objects.
+    held_ipc(&parts).iter().for_each(|ns| _ = spaces.borrow_mut().note(ns));
     let mut ipc = vec![kernel.first.namespaces.ipc.clone()];
     ipc.extend(spaces.borrow().ipc().cloned());
     let cx = Internal::new(&kernel.vfs);
@@ -181,7 +191,10 @@ pub fn save(standstill: &Standstill, saving: &Saving<'_>) -> Result<SandboxState
     for ns in spaces.ipc().filter(|ns| !ipc.iter().any(|known| known.inum == ns.inum)) {
         let (semaphores, messages, segments) = ns.sysv.counts();
         if semaphores + messages + segments + ns.mqueue.count() > 0 {
-            refused.push(format!("ipc:[{}] has System V objects or message queues", ns.inum));
+            refused.push(format!(
+                "ipc:[{}] has System V objects or message queues, and only a message of a socket names it",
+                ns.inum
+            ));
         }
     }
     for ns in spaces.cgroups().filter(|ns| ns.root.is_removed()) {

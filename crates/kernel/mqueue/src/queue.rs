@@ -199,6 +199,11 @@ impl QueueFile {
         file.ops.as_any().downcast_ref().ok_or(Errno::EBADF)
     }
 
+    /// The queue has no name any more.
+    pub fn is_removed(&self) -> bool {
+        self.queue.attr.lock().nlink == 0
+    }
+
     /// The queue is in this directory, or was.
     pub fn is_in(&self, all: &Mqueues) -> bool {
         std::ptr::eq(self.queue.owner(), all)

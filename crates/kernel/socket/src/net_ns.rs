@@ -23,8 +23,9 @@ use netstack::layers::LayerState;
 use netstack::{Alarm, LOOPBACK, Stack};
 use nftables::Nftables;
 use spec::Interfaces;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use user_ns::{NamespaceCount, UserNamespace};
 use xtables::Tables;
 
@@ -61,6 +62,8 @@ pub struct NetNamespace {
     initial: bool,
     nets: Arc<Nets>,
     counted: Option<NamespaceCount>,
+    /// The driver of interfaces with programs at their other ends.
+    programs: OnceLock<Weak<dyn Any + Send + Sync>>,
 }
 
 /// What is left of a namespace, to be taken apart.
@@ -99,6 +102,16 @@ impl Drop for NetNamespace {
 }
 
 impl NetNamespace {
+    /// Remembers the driver of interfaces with programs at their other ends, once.
+    pub fn keep_programs(&self, driver: &Arc<dyn Any + Send + Sync>) {
+        let _ = self.programs.set(Arc::downgrade(driver));
+    }
+
+    /// That driver.
+    pub fn programs(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.programs.get()?.upgrade()
+    }
+
     /// Owned by `user_ns`, with these interfaces to show, and a stack with a loopback interface that is up.
     pub fn new(
         inum: u64,
@@ -172,6 +185,7 @@ impl NetNamespace {
             initial: counted.is_none(),
             nets,
             counted,
+            programs: OnceLock::new(),
         });
         net.nets.add(&net);
         net

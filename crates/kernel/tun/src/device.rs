@@ -34,7 +34,7 @@ const UNSUPPORTED: u16 = 0x0010 | 0x0020 | 0x0040 | 0x0100;
 /// What TUNGETFEATURES answers.
 pub(crate) const FEATURES: u16 = IFF_TUN | IFF_TAP | OWN;
 /// Flags that an interface takes from each TUNSETIFF.
-const OWN: u16 = IFF_NO_PI | IFF_ONE_QUEUE | IFF_VNET_HDR;
+pub(crate) const OWN: u16 = IFF_NO_PI | IFF_ONE_QUEUE | IFF_VNET_HDR;
 const MTU: u32 = 1500;
 
 /// What TUNSETIFF asks for.
@@ -49,7 +49,7 @@ pub(crate) struct InterfaceRequest<'a> {
 pub(crate) struct Tuns {
     net: Arc<NetNamespace>,
     /// By index.
-    devices: Mutex<HashMap<u32, Arc<Tun>>, { rank::TUN_DEVICES }>,
+    pub(crate) devices: Mutex<HashMap<u32, Arc<Tun>>, { rank::TUN_DEVICES }>,
 }
 
 /// An interface with a file as its other end.
@@ -58,7 +58,7 @@ pub(crate) struct Tun {
     pub queue: Arc<QueueDevice>,
     pub tap: bool,
     pub state: Mutex<State>,
-    reader: Arc<Reader>,
+    pub(crate) reader: Arc<Reader>,
 }
 
 /// What the ioctls set.
@@ -74,12 +74,12 @@ pub(crate) struct State {
     pub vnet: usize,
     pub offload: Features,
     /// A file has the interface.
-    attached: bool,
+    pub(crate) attached: bool,
 }
 
 /// Wakes the waiters of the file that has an interface.
 #[derive(Default)]
-struct Reader(Mutex<Option<WaitQueue>>);
+pub(crate) struct Reader(pub(crate) Mutex<Option<WaitQueue>>);
 
 impl Notify for Reader {
     fn changed(&self, events: Events) {

@@ -35,7 +35,7 @@ const SIOCGIFHWADDR: u32 = 0x8927;
 /// Bytes of `struct ifreq`.
 const IFREQ: usize = 40;
 /// Longest virtio-net header: zero bytes fill what the known ones leave.
-const MOST_VNET: usize = 4096;
+pub(crate) const MOST_VNET: usize = 4096;
 /// ARPHRD_ETHER, ARPHRD_NONE.
 const ETHER: u16 = 1;
 const NONE: u16 = 0xfffe;

@@ -15,6 +15,9 @@ mod file;
 mod ioctl;
 mod names;
 mod packet;
+mod saved;
+
+pub use saved::{TunFileState, TunState, file_state, fill, restore, restore_file, saved};
 
 use crate::device::Tuns;
 use crate::file::TunFile;
@@ -30,6 +33,8 @@ const MINOR: u32 = 200;
 /// Registers the driver; its interfaces are those of `net`. To callers in other namespaces the device is not there (ENODEV).
 pub fn register(devices: &Devices, net: &Arc<NetNamespace>) {
     let (tuns, own) = (Tuns::new(net), net.inum);
+    let shared: Arc<dyn std::any::Any + Send + Sync> = tuns.clone();
+    net.keep_programs(&shared);
     let open = move |cx: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| {
         if cx.net_ns().is_some_and(|net| net != own) {
             return Err(Errno::ENODEV.into());

@@ -5,6 +5,7 @@
 use account::{Account, Charge};
 use ktime::Ktime;
 use lock_order::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -36,6 +37,15 @@ struct RecentAddress {
     ttl: u8,
     /// Oldest first.
     at: VecDeque<Ktime>,
+}
+
+/// A list as plain data, for a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListState {
+    /// Its name.
+    pub name: String,
+    /// Addresses, each with the TTL and the moments, oldest first.
+    pub addresses: Vec<(IpAddr, u8, Vec<Ktime>)>,
 }
 
 /// What is asked of a list.
@@ -123,10 +133,34 @@ impl Lists {
         Lists { all: Mutex::default(), account }
     }
 
-    /// Whether a list has addresses.
-    pub fn any(&self) -> bool {
-        let lists: Vec<_> = self.all.lock().values().filter_map(Weak::upgrade).collect();
-        lists.iter().any(|list| !list.seen.lock().is_empty())
+    /// The lists that have addresses.
+    pub fn saved(&self) -> Vec<ListState> {
+        let all: Vec<_> = {
+            let all = self.all.lock();
+            all.iter().filter_map(|(name, list)| Some((name.clone(), list.upgrade()?))).collect()
+        };
+        let states = all.into_iter().map(|(name, list)| {
+            let seen = list.seen.lock();
+            let state =
+                |(ip, one): (&IpAddr, &RecentAddress)| (*ip, one.ttl, one.at.iter().copied().collect());
+            ListState { name, addresses: seen.iter().map(state).collect() }
+        });
+        states.filter(|list| !list.addresses.is_empty()).collect()
+    }
+
+    /// Fills the list of that name, which a rule must have. `false` when none has it, or it holds too much.
+    pub fn restore(&self, saved: &ListState) -> bool {
+        let list = self.all.lock().get(&saved.name).and_then(Weak::upgrade);
+        let Some(list) = list else { return false };
+        let mut seen = list.seen.lock();
+        for (ip, ttl, at) in &saved.addresses {
+            if at.is_empty() || at.len() > MOMENTS || seen.len() >= ADDRESSES {
+                return false;
+            }
+            let Ok(charge) = self.account.take(ADDRESS) else { return false };
+            seen.insert(*ip, RecentAddress { _charge: charge, ttl: *ttl, at: at.iter().copied().collect() });
+        }
+        true
     }
 
     /// The list of that name; `None` when there are too many.
@@ -156,6 +190,28 @@ mod tests {
         assert!(lists.get("more").is_none() && lists.get("7").is_some());
         drop(all);
         assert!(lists.get("more").is_some());
+    }
+
+    #[test]
+    fn lists_are_saved() {
+        let (lists, moment) = (Lists::default(), Ktime::from_millis(7));
+        let (list, empty) = (lists.get("a").unwrap(), lists.get("b").unwrap());
+        list.ask(Ask::Set, "10.0.0.1".parse().unwrap(), 64, &How::default(), moment);
+        let saved = lists.saved();
+        assert_eq!(saved.len(), 1);
+        assert_eq!(saved[0].addresses[0].2, [moment]);
+        drop((list, empty));
+        assert!(!lists.restore(&saved[0]), "no rule names it");
+        let list = lists.get("a").unwrap();
+        assert!(lists.restore(&saved[0]));
+        assert_eq!(lists.saved(), saved);
+        let with = |addresses| ListState { name: "a".into(), addresses };
+        let ip: IpAddr = "10.0.0.2".parse().unwrap();
+        assert!(!lists.restore(&with(vec![(ip, 1, Vec::new())])));
+        assert!(!lists.restore(&with(vec![(ip, 1, vec![moment; MOMENTS + 1])])));
+        let many = (0..=ADDRESSES).map(|n| ([10, 1, 0, n as u8].into(), 1, vec![moment])).collect();
+        assert!(!lists.restore(&with(many)));
+        assert!(list.seen.lock().len() <= ADDRESSES);
     }
 
     #[test]

@@ -71,6 +71,8 @@ enum DriverState {
     Loopback,
     /// A device of the host.
     Device,
+    /// A program, by a file of /dev/net/tun. Its driver makes it again before.
+    Program,
     Dummy,
     Veth(u64, u32),
     Vlan(u16, u64, u32),
@@ -95,6 +97,7 @@ fn link_state(link: &Arc<Iface>) -> LinkState {
     let place = |other: Option<Arc<Iface>>| other.map_or((0, 0), |other| (other.inbox.number, other.index));
     let driver = match &link.driver {
         Driver::Loopback => DriverState::Loopback,
+        Driver::Device(device) if device.about().kind == "tun" => DriverState::Program,
         Driver::Device(_) => DriverState::Device,
         Driver::Dummy => DriverState::Dummy,
         Driver::Veth(..) => {
@@ -344,8 +347,8 @@ impl<'a> Layer<'a> {
             let began = self.base.link(link.index).map_or(&link.name, |began| &began.name);
             let fits = here.as_ref().is_some_and(|here| here.name() == *began && here.kind == link.kind);
             match link.driver {
-                DriverState::Loopback | DriverState::Device if fits => {}
-                DriverState::Loopback | DriverState::Device => {
+                DriverState::Loopback | DriverState::Device | DriverState::Program if fits => {}
+                DriverState::Loopback | DriverState::Device | DriverState::Program => {
                     return Err(format!("there is no interface {began} with the index {}", link.index));
                 }
                 _ if here.is_some() => {
@@ -370,7 +373,7 @@ impl<'a> Layer<'a> {
     {
         let want = || self.net.links.want_index(link.index);
         let made = match link.driver {
-            DriverState::Loopback | DriverState::Device => return Err(Errno::ENODEV),
+            DriverState::Loopback | DriverState::Device | DriverState::Program => return Err(Errno::ENODEV),
             DriverState::Dummy => {
                 want();
                 self.net.add_dummy(link.config())?

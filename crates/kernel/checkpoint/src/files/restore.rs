@@ -362,6 +362,11 @@ impl<'a> FileRestorer<'a> {
                 OpenFile::restore(saved, path, Some(inode), ops)
             }
             Kind::Event(state) => self.anonymous(saved, Arc::new(EventFd::from(*state))),
+            Kind::Tun(state) => {
+                let file = self.reopen(saved)?;
+                tun::restore_file(&file, state)?;
+                Ok(file)
+            }
             Kind::Timer(state) => {
                 self.anonymous(saved, TimerFd::restore(*state, &self.given.cx.resources().timers)?)
             }
@@ -386,6 +391,12 @@ impl<'a> FileRestorer<'a> {
             }
             Kind::Queue(ns) => {
                 let queues = self.queues.get(ns).ok_or(Errno::ENOENT)?;
+                if let Some(place) = saved.place.as_ref().filter(|_| queues.is_removed(saved)) {
+                    let mount = self.mounts.get(place.mount).ok_or(Errno::ENOENT)?;
+                    let named = place.gone.as_ref().map_or(&place.path, |gone| &gone.name);
+                    let name = named.rsplit(|&b| b == b'/').next().unwrap_or_default();
+                    return queues.open_removed(saved, mount, name);
+                }
                 let path = saved.place.as_ref().map(|place| self.path(place)).transpose()?;
                 queues.open(saved, path)
             }

@@ -473,7 +473,11 @@ impl<'a> FileSaver<'a> {
             return Ok(Kind::Namespace(self.space(&ns)));
         }
         if let Some(path) = &file.path {
-            self.check_place(path, &PlaceState::of(path), &|| holder.to_owned());
+            if QueueFile::of(file).is_ok_and(QueueFile::is_removed) {
+                self.wanted.push((path.mount.clone(), holder.to_owned()));
+            } else {
+                self.check_place(path, &PlaceState::of(path), &|| holder.to_owned());
+            }
         }
         let ops = file.ops.as_any();
         if ops.is::<PathOnly>() {
@@ -497,6 +501,9 @@ impl<'a> FileSaver<'a> {
         }
         if let Some((pty, slave)) = tty::pty_of(file) {
             return Ok(Kind::Terminal(checked.terminal(&pty, !slave), !slave));
+        }
+        if let Some(state) = tun::file_state(file) {
+            return state.map(Kind::Tun).map_err(|_| "a file of /dev/net/tun without its interface".into());
         }
         if procfs::shows_gone_memory(file) {
             return Err("the memory of a program that has ended".into());

@@ -42,6 +42,8 @@ pub enum Kind {
     Terminal(usize, bool),
     /// eventfd(2).
     Event(EventFdState),
+    /// A file of /dev/net/tun.
+    Tun(tun::TunFileState),
     /// timerfd_create(2).
     Timer(TimerFdState),
     /// signalfd(2).

@@ -8,7 +8,7 @@ use abi::{Errno, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{OpenFile, OpenFileState, Path};
+use vfs::{Dentry, Mount, OpenFile, OpenFileState, Path};
 
 /// Inode numbers above this one are not given out.
 const LAST_INO: u64 = 1 << 62;
@@ -105,6 +105,29 @@ impl Mqueues {
 }
 
 impl Restored {
+    /// Whether an open file is of a queue that has no name any more.
+    pub fn is_removed(&self, saved: &OpenFileState) -> bool {
+        let queue = saved.inode.and_then(|(_, ino)| self.by_ino.get(&ino));
+        queue.is_some_and(|queue| queue.attr.lock().nlink == 0)
+    }
+
+    /// As [`Restored::open`], of a queue that was opened on a mount and is removed since.
+    pub fn open_removed(
+        &self,
+        saved: &OpenFileState,
+        mount: &Arc<Mount>,
+        name: &[u8],
+    ) -> Result<Arc<OpenFile>> {
+        if mount.fs().kind() != "mqueue" {
+            return Err(Errno::EINVAL);
+        }
+        let (_, ino) = saved.inode.ok_or(Errno::ENOENT)?;
+        let queue = self.by_ino.get(&ino).ok_or(Errno::ENOENT)?.clone();
+        let inode = self.queues.node(queue, name);
+        let dentry = Dentry::gone(&mount.sb.root, name, inode);
+        self.open(saved, Some(Path { mount: mount.clone(), dentry }))
+    }
+
     /// The open file of a queue back from plain data; `path` when it was opened by one. ENOENT when it is of none of these.
     pub fn open(&self, saved: &OpenFileState, path: Option<Path>) -> Result<Arc<OpenFile>> {
         let (_, ino) = saved.inode.ok_or(Errno::ENOENT)?;

@@ -30,6 +30,11 @@ impl QueueDevice {
         self.queue.lock().pop_front()
     }
 
+    /// The frames that wait, oldest first.
+    pub fn frames(&self) -> Vec<Frame> {
+        self.queue.lock().iter().cloned().collect()
+    }
+
     /// True when a frame waits.
     pub fn is_ready(&self) -> bool {
         !self.queue.lock().is_empty()
