@@ -1,6 +1,6 @@
 """Real programs that are saved at a random moment, end, and go on, several times in a row."""
 
-import glob, os, random, shutil, subprocess, time
+import glob, json, os, random, shutil, subprocess, time
 
 from results import need_file, need_programs, need_root
 
@@ -159,6 +159,34 @@ class Goes:
             end()
         suite.works("delete", "--force", self.id)
 
+CHROMIUM = r"""
+import http.server, os, subprocess, sys, threading
+PAGE = b'''<script>
+let n = 0;
+const worker = new Worker(URL.createObjectURL(new Blob(["onmessage = e => postMessage(e.data + 1)"])));
+worker.onmessage = async e => { n = e.data; await fetch("/tick?" + n); setTimeout(() => worker.postMessage(n), 5); };
+worker.postMessage(n);
+</script>'''
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        ticks = self.path.startswith("/tick?")
+        if ticks: print(self.path[6:], flush=True)
+        body = b"" if ticks or self.path != "/" else PAGE
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 8000), Handler)
+threading.Thread(target=server.serve_forever).start()
+os.makedirs("/tmp/home", exist_ok=True)
+argv = "chromium --headless --disable-gpu --no-sandbox --remote-debugging-port=9222 --user-data-dir=/tmp/home"
+subprocess.run([*argv.split(), "http://127.0.0.1:8000/"], env={**os.environ, "HOME": "/tmp/home"}, stderr=open("/ctl/errors", "w"))
+os._exit(1)
+"""
+
 
 def counts_up(goes, ask):
     """A server that counts its requests goes on with the next number."""
@@ -266,6 +294,20 @@ def test_nginx():
     def goes_on():
         counts_on(goes)
         suite.check(goes.inside("curl", "-s", "127.0.0.1:8080"), "1", "a new connection")
+
+    goes_on()
+    goes.rounds(goes_on)
+
+
+def test_chromium():
+    """A page with a worker goes on counting, and the browser answers over its debugging port."""
+    need_programs("chromium", "curl")
+    goes = Goes("python3", "/ctl/server.py", files=[("server.py", CHROMIUM)])
+
+    def goes_on():
+        counts_on(goes)
+        pages = json.loads(goes.inside("curl", "-s", "http://127.0.0.1:9222/json"))
+        assert "http://127.0.0.1:8000/" in [page["url"] for page in pages], pages
 
     goes_on()
     goes.rounds(goes_on)

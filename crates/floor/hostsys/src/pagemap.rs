@@ -62,8 +62,10 @@ pub fn own_pages(
     // SAFETY: both structures have the host's layout; the host writes at most `vec_len` regions, for which there is room.
     let n = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
     let n = crate::check(n.into())? as usize;
-    let found = regions.iter().take(n).map(|r| (r.start, r.end)).collect();
-    Ok((scan.walk_end, found))
+    let found: Vec<_> = regions.iter().take(n).map(|r| (r.start, r.end)).collect();
+    // The host hands its ranges over 512 at a time, and may leave the end of an earlier batch in `walk_end` (Linux 6.18).
+    let until = if n < most { end } else { scan.walk_end.max(found.last().map_or(start, |last| last.1)) };
+    Ok((until, found))
 }
 
 #[cfg(test)]
@@ -102,6 +104,40 @@ mod tests {
                 assert_eq!((until, one), (page(9), vec![(page(3), page(5))]));
             }
             munmap(at, 64 * PAGE).unwrap();
+        }
+    }
+
+    #[test]
+    fn many_ranges_are_found_once() {
+        const PAGE: usize = 4096;
+        const PAGES: usize = 3000;
+        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+        // SAFETY: a new mapping of its own, which is used within its bounds and unmapped at the end.
+        unsafe {
+            let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+            let at = mmap_anonymous(std::ptr::null_mut(), PAGES * PAGE, prot, flags).unwrap();
+            // No large pages.
+            rustix::mm::madvise(at, PAGES * PAGE, rustix::mm::Advice::LinuxNoHugepage).unwrap();
+            for page in (0..PAGES).step_by(2) {
+                at.cast::<u8>().add(page * PAGE).write_volatile(1);
+            }
+            let start = at as u64;
+            let page = |n: usize| start + (n * PAGE) as u64;
+            let whole: Vec<_> = (0..PAGES).step_by(2).map(|n| (page(n), page(n + 1))).collect();
+            for most in [1, 100, 511, 512, 513, 700, 1000, 1024, 1500, 2000] {
+                let (mut from, mut all) = (start, Vec::new());
+                while from < page(PAGES) {
+                    // An older kernel has no such call.
+                    let Ok((until, some)) = own_pages(pagemap.as_fd(), from, page(PAGES), most) else {
+                        return;
+                    };
+                    assert!(from < until && some.last().is_none_or(|last| last.1 <= until), "{most}");
+                    all.extend(some);
+                    from = until;
+                }
+                assert!(all == whole, "{most}: {} ranges", all.len());
+            }
+            munmap(at, PAGES * PAGE).unwrap();
         }
     }
 }
