@@ -159,6 +159,7 @@ class Goes:
             end()
         suite.works("delete", "--force", self.id)
 
+
 CHROMIUM = r"""
 import http.server, os, subprocess, sys, threading
 PAGE = b'''<script>
@@ -183,7 +184,8 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", 8000), Handler)
 threading.Thread(target=server.serve_forever).start()
 os.makedirs("/tmp/home", exist_ok=True)
 argv = "chromium --headless --disable-gpu --no-sandbox --remote-debugging-port=9222 --user-data-dir=/tmp/home"
-subprocess.run([*argv.split(), "http://127.0.0.1:8000/"], env={**os.environ, "HOME": "/tmp/home"}, stderr=open("/ctl/errors", "w"))
+env = {**os.environ, "HOME": "/tmp/home"}
+subprocess.run([*argv.split(), "http://127.0.0.1:8000/"], env=env, stderr=open("/ctl/errors", "w"))
 os._exit(1)
 """
 

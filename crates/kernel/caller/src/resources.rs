@@ -80,6 +80,18 @@ impl Resources {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The number that comes next.
+    pub fn coming_ino(&self) -> u64 {
+        self.next_ino.load(Ordering::Relaxed)
+    }
+
+    /// Gives none below this any more, for a checkpoint with inodes of such numbers.
+    pub fn skip_inos(&self, below: u64) {
+        // As many as there are will not be used up.
+        const HIGHEST: u64 = 1 << 48;
+        self.next_ino.fetch_max(below.min(HIGHEST), Ordering::Relaxed);
+    }
+
     /// The lock of renames in file systems with `depth` others below them.
     pub fn renames(&self, depth: u32) -> &Mutex<(), { rank::RENAME }> {
         &self.renames[depth.min(MAX_STACK_DEPTH) as usize]

@@ -30,6 +30,9 @@ pub struct KernelState {
     pub sysctls: Vec<(String, String)>,
     /// Processes ever made.
     pub forks: u64,
+    /// The number of the next socket, pipe or the like.
+    #[serde(default)]
+    pub next_ino: u64,
 }
 
 impl KernelState {
@@ -60,6 +63,7 @@ impl KernelState {
             given_name: kernel.given_name.clone(),
             sysctls,
             forks: kernel.forks.load(Ordering::Relaxed),
+            next_ino: kernel.vfs.resources.coming_ino(),
         }
     }
 
@@ -86,6 +90,7 @@ impl KernelState {
                 .map_err(|e| format!("sysctl {name}: {e}"))?;
         }
         kernel.forks.store(self.forks, Ordering::Relaxed);
+        kernel.vfs.resources.skip_inos(self.next_ino);
         // Each checkpoint adds one; a process with another start time is another one to programs.
         let _ = kernel.boots_before.set(self.boots.iter().copied().take(MOST_BOOTS).collect());
         Ok(())
