@@ -195,6 +195,24 @@ pub(crate) fn pids(controller: &str, dir: &Path) -> Result<Vec<u32>> {
     Ok(pids)
 }
 
+/// How long processes may take to end that have begun to: one that frees the last pages of a large removed file takes seconds.
+const ENDING: Duration = Duration::from_secs(60);
+
+/// Whether a process of the host has begun to end, or is gone. `stat` is its /proc/PID/stat, if there is one.
+fn is_ending(stat: Option<&str>) -> bool {
+    /// `PF_EXITING` of linux/sched.h.
+    const EXITING: u64 = 4;
+    // A name may hold blanks and parentheses.
+    let Some((_, fields)) = stat.and_then(|stat| stat.rsplit_once(") ")) else { return true };
+    let mut fields = fields.split(' ');
+    let dead = matches!(fields.next(), Some("Z" | "X"));
+    // ppid, pgrp, session, tty_nr and tpgid come before the flags.
+    dead || fields
+        .nth(5)
+        .and_then(|flags| flags.parse::<u64>().ok())
+        .is_some_and(|flags| flags & EXITING != 0)
+}
+
 /// Removes a group and those below it. A group stays busy for a moment after its last process has ended.
 pub(crate) fn remove(controller: &str, dir: &Path, deadline: Instant) -> Result<()> {
     let mut pause = Duration::from_millis(1);
@@ -212,10 +230,39 @@ pub(crate) fn remove(controller: &str, dir: &Path, deadline: Instant) -> Result<
             Some(error) if error.io_kind() != Some(ErrorKind::ResourceBusy) => return Err(error),
             Some(error) if Instant::now() > deadline => {
                 let pids = pids(controller, dir).unwrap_or_default();
+                let ending =
+                    |pid: &u32| is_ending(fs::read_to_string(format!("/proc/{pid}/stat")).ok().as_deref());
+                if !pids.is_empty() && pids.iter().all(ending) && Instant::now() <= deadline + ENDING {
+                    std::thread::sleep(pause);
+                    continue;
+                }
                 return Err(if pids.is_empty() { error } else { Error::Busy { path: dir.into(), pids } });
             }
             Some(_) => std::thread::sleep(pause),
         }
         pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_end_are_told_from_those_that_run() {
+        let own = fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(!is_ending(Some(&own)));
+        assert!(is_ending(None));
+        assert!(is_ending(Some("7 (a) b) Z 1 1 1 0 -1 4228108 0")));
+        assert!(is_ending(Some("7 (a) R 1 1 1 0 -1 4194308 0")));
+        assert!(!is_ending(Some("7 (Z) R 1 1 1 0 -1 4194304 0")));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let path = format!("/proc/{}/stat", child.id());
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_ending(fs::read_to_string(&path).ok().as_deref()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(fs::read_to_string(&path).is_ok_and(|stat| is_ending(Some(&stat))));
+        child.wait().unwrap();
     }
 }
