@@ -245,7 +245,13 @@ def kind_traced_events():
     child.stops(signal.SIGSTOP)
     running = Tracee(runs, EXEC).to(event(EXEC))
     ending = Tracee(lambda: 6, EXIT).to(event(EXIT))
-    threads = Tracee(lambda: threading.Thread(target=lambda: None).start(), CLONE | EXIT).to(event(CLONE))
+    r, w = os.pipe()
+
+    def thread_ends_first():
+        threading.Thread(target=lambda: None).start()
+        os.read(r, 1)
+
+    threads = Tracee(thread_ends_first, CLONE | EXIT).to(event(CLONE))
     thread = Known(threads.message())
     thread.stops(signal.SIGSTOP)
     told = [t.message() for t in (forking, running, ending, threads)]
@@ -261,13 +267,8 @@ def kind_traced_events():
     ending.goes_on_to_end(6 << 8)
     # They share a lock of the interpreter.
     threads.ask(CONT)
-    thread.to(event(EXIT))
-    try:
-        thread.ask(CONT)
-    except ProcessLookupError:
-        # The first thread ends the process, and takes this one out of its stop.
-        pass
-    thread.ends(0)
+    thread.to(event(EXIT)).goes_on_to_end(0)
+    os.write(w, b"1")
     threads.stops(event(EXIT))
     threads.goes_on_to_end(0)
 
