@@ -20,7 +20,8 @@ pub(crate) fn choose(wanted: &str, taken: impl Fn(&str) -> bool) -> Result<Strin
     names.find(|name| name.len() < SIZE && !taken(name)).ok_or(Errno::ENFILE)
 }
 
-fn valid(name: &str) -> bool {
+/// Whether an interface may have this name.
+pub(crate) fn valid(name: &str) -> bool {
     let odd = |b: u8| b == b'/' || b == b':' || b.is_ascii_whitespace() || b == 0x0b;
     !name.is_empty() && name.len() < SIZE && name != "." && name != ".." && !name.bytes().any(odd)
 }

@@ -4,6 +4,7 @@
 use crate::device::{IFF_PERSIST, OWN, Reader, State, Tun, Tuns};
 use crate::file::TunFile;
 use crate::ioctl::MOST_VNET;
+use crate::names;
 use crate::packet::LONGEST;
 use abi::{Errno, Result};
 use lock_order::Mutex;
@@ -17,9 +18,6 @@ use serde::{Deserialize, Serialize};
 use socket::NetNamespace;
 use std::sync::Arc;
 use vfs::OpenFile;
-
-/// Longest name of an interface.
-const NAME: usize = 15;
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,8 +96,12 @@ impl TunState {
 
     fn restore(&self, tuns: &Tuns) -> Result<()> {
         let vnet = usize::try_from(self.vnet).map_err(|_| Errno::EINVAL)?;
-        let named = (1..=NAME).contains(&self.name.len());
-        if !named || self.index == 0 || self.sndbuf <= 0 || !(vnet::HEADER..=MOST_VNET).contains(&vnet) {
+        let numbered = i32::try_from(self.index).is_ok_and(|index| index > 0);
+        if !names::valid(&self.name)
+            || !numbered
+            || self.sndbuf <= 0
+            || !(vnet::HEADER..=MOST_VNET).contains(&vnet)
+        {
             return Err(Errno::EINVAL);
         }
         let reader = Arc::new(Reader::default());
@@ -236,10 +238,12 @@ mod tests {
 
     #[test]
     fn what_no_program_makes_is_refused() {
-        let changes: [fn(&mut TunState); 6] = [
+        let changes: [fn(&mut TunState); 8] = [
             |s| s.name.clear(),
             |s| s.name = "sixteen letters!".into(),
+            |s| s.name = "a/b".into(),
             |s| s.index = 0,
+            |s| s.index = 1 << 31,
             |s| s.sndbuf = 0,
             |s| s.vnet = 9,
             |s| s.vnet = u64::MAX,
