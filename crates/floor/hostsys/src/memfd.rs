@@ -41,6 +41,13 @@ pub fn write_all(fd: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result
     Ok(())
 }
 
+/// Gives up all that `len` bytes hold; they read as zeros then.
+pub fn empty(fd: BorrowedFd<'_>, len: u64) -> Result<()> {
+    use rustix::fs::FallocateFlags;
+    rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, len)
+        .map_err(crate::errno)
+}
+
 /// Forbids any further change of contents or size.
 pub fn seal(fd: BorrowedFd<'_>) -> Result<()> {
     use rustix::fs::SealFlags;

@@ -94,6 +94,8 @@ pub struct Current {
     pub(crate) stopped: Option<After>,
     /// It runs this function of the kernel and no program, as a kernel thread of Linux.
     pub(crate) kernel_thread: Option<KernelThread>,
+    /// Its guest thread runs, though it has no sentry thread yet.
+    pub(crate) begun: bool,
 }
 
 impl Current {
@@ -130,6 +132,7 @@ impl Current {
             filtered: false,
             stopped: None,
             kernel_thread: None,
+            begun: false,
         }
     }
 

@@ -19,7 +19,7 @@ const SEGV_MAPERR: i32 = 1;
 
 /// Starts the sentry thread of a guest thread. EAGAIN when there are too many, or the host has no thread left: it is then as if
 /// the guest thread had never been.
-pub fn start(c: Current) -> abi::Result<()> {
+pub fn start(mut c: Current) -> abi::Result<()> {
     let kernel = c.kernel().clone();
     if !kernel.thread_starts() {
         end(c, Stage::Entered);
@@ -27,10 +27,13 @@ pub fn start(c: Current) -> abi::Result<()> {
     }
     let idle = kernel.idle.lock().pop();
     let c = match idle {
-        Some(worker) => match worker.send(c) {
-            Ok(()) => return Ok(()),
-            Err(SendError(c)) => c,
-        },
+        Some(worker) => {
+            begin(&mut c);
+            match worker.send(c) {
+                Ok(()) => return Ok(()),
+                Err(SendError(c)) => c,
+            }
+        }
         None => c,
     };
     // A thread that cannot be made drops what it was to run, and the task must outlive that.
@@ -54,6 +57,43 @@ pub fn start(c: Current) -> abi::Result<()> {
         return Err(Errno::EAGAIN);
     }
     Ok(())
+}
+
+/// Lets the guest thread run before its sentry thread does, if nothing speaks against it: it will have made its first call by
+/// the time that its sentry thread is awake.
+fn begin(c: &mut Current) {
+    let resumes = c.kernel_thread.is_none() && c.stopped.is_none() && c.vfork_gate.is_none();
+    if !resumes || c.has_business() || c.group_is_held() {
+        return;
+    }
+    introduce(c);
+    c.begun = !c.report_all && c.ctx.begin();
+}
+
+/// Tells the platform of the thread before it runs for the first time.
+fn introduce(c: &mut Current) {
+    c.task.set_interrupter(Some(c.ctx.interrupter()));
+    // A new context does not inherit it in full.
+    c.report_all = false;
+    c.ctx.set_report_all(false);
+    c.sync_report_all();
+    c.tell_platform();
+}
+
+impl Current {
+    /// Something is to be done before the guest thread resumes.
+    fn has_business(&self) -> bool {
+        self.exit_code.is_some()
+            || self.task.waiter.interrupted()
+            || self.restart.is_some()
+            || self.saved_mask.is_some()
+    }
+
+    /// It may not run now.
+    fn group_is_held(&self) -> bool {
+        self.task.group.container.is_frozen()
+            || self.kernel().bandwidth.any.load(Ordering::Relaxed) && self.task.cgroup.is_throttled()
+    }
 }
 
 /// How many threads without a task are kept.
@@ -91,12 +131,10 @@ fn work(mut c: Current) {
 }
 
 fn run(mut c: Current) {
-    c.task.set_interrupter(Some(c.ctx.interrupter()));
-    // A new context does not inherit it in full.
-    c.report_all = false;
-    c.ctx.set_report_all(false);
-    c.sync_report_all();
-    c.tell_platform();
+    let mut begun = std::mem::take(&mut c.begun);
+    if !begun {
+        introduce(&mut c);
+    }
     let calls = c.kernel().calls.clone();
     if let Some(function) = c.kernel_thread.take() {
         function(&mut c);
@@ -114,19 +152,21 @@ fn run(mut c: Current) {
         c.go_on_in_vfork(&gate, child);
     }
     loop {
-        if c.exit_code.is_some() {
-            break;
+        if !std::mem::take(&mut begun) {
+            if c.exit_code.is_some() {
+                break;
+            }
+            park_while_frozen(&mut c);
+            if c.has_business()
+                && let Flow::Leave = handle_pending(&mut c)
+            {
+                break;
+            }
+            if c.wait_for_processor_time() {
+                continue;
+            }
+            c.begin_step();
         }
-        park_while_frozen(&mut c);
-        if (c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some())
-            && let Flow::Leave = handle_pending(&mut c)
-        {
-            break;
-        }
-        if c.wait_for_processor_time() {
-            continue;
-        }
-        c.begin_step();
         let exit = c.ctx.run();
         let stepped = c.end_step();
         if !matches!(exit, Exit::ActionFailed { .. }) {

@@ -293,6 +293,8 @@ impl Current {
             exit_due,
             filtered: _,
             stopped: _,
+            // A thread of the sentry runs it.
+            begun: _,
         } = self;
         Ok(CurrentState {
             regs: *ctx.regs(),

@@ -30,6 +30,11 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
     fn regs_mut(&mut self) -> &mut Regs;
     /// Executes queued actions, resumes the guest and waits for its next exit.
     fn run(&mut self) -> Exit;
+    /// Lets a guest thread that has not run yet execute what is queued and run, without waiting for its exit: the next `run`
+    /// waits for that. False: it does not run yet, and `run` starts it.
+    fn begin(&mut self) -> bool {
+        false
+    }
     /// Queues an action for the next `run` or `flush`.
     fn queue(&mut self, action: Action);
     /// Has the guest thread execute the queued actions now, and waits.

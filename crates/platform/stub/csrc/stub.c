@@ -323,7 +323,7 @@ static void obey(struct Priv *p, struct Slot *s, struct ucontext *uc)
     u32 cmd = command(s);
     int r = run_actions(p, s, uc, cmd == CMD_EXIT);
     if (cmd == CMD_EXIT) { let_go(p); sc(SYS_exit, 0, 0, 0, 0, 0, 0); }
-    if (r == ACTIONS_CHILD) { await_answer(p, s, 0, 0); s->fpstate = uc->fpstate; continue; }
+    if (r == ACTIONS_CHILD) { await_answer(p, s, 1, cpu(s)); s->fpstate = uc->fpstate; continue; }
     if (r == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
     if (cmd == CMD_RETURN) s->regs[RAX] = s->ret;
     if (cmd == CMD_RESUME || cmd == CMD_RETURN) break;
@@ -549,7 +549,7 @@ __attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
     if (needs_frame(s)) get_frame(p, FRAME_OBEY);
     int r = run_actions(p, s, 0, 0);
     if (r == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
-    if (r == ACTIONS_CHILD) { await_answer(p, s, 0, 0); s->fpstate = 0; continue; }
+    if (r == ACTIONS_CHILD) { await_answer(p, s, 1, cpu(s)); s->fpstate = 0; continue; }
     if (cmd == CMD_RETURN) { g[RAX] = s->ret; break; }
     if (cmd == CMD_RESUME) break;
     handoff(p, s, REQ_DONE);
@@ -619,7 +619,7 @@ void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
       s->result = p->listener;
       handoff(p, s, REQ_READY);
     } else {
-      await_answer(p, s, 0, 0);
+      await_answer(p, s, 1, cpu(s));
       s->fpstate = uc->fpstate;
     }
     obey(p, s, uc);

@@ -136,6 +136,11 @@ impl<'a> Encoder<'a> {
         Encoder { jobs, index, next: 0, progress: 0, round: SmallVec::new() }
     }
 
+    /// The encoder of `n` jobs that are all in the slot, each with one action.
+    pub(crate) fn of_round(n: usize) -> Encoder<'static> {
+        Encoder { jobs: &[], index: 0, next: 0, progress: 0, round: (0..n).collect() }
+    }
+
     /// Everything has been put into the slot.
     pub(crate) fn done(&self) -> bool {
         self.next >= self.jobs.len()

@@ -2,6 +2,7 @@
 
 use crate::Inner;
 use crate::actions::{Encoder, Job, StubDescriptor};
+use crate::notify;
 use crate::place::Place;
 use crate::slot::{BRIEF_AT, SlotMap};
 use crate::space::{Space, Thread};
@@ -18,6 +19,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 use stub::layout as l;
 
+mod begin;
 mod handoff;
 mod lending;
 mod own_calls;
@@ -80,6 +82,10 @@ pub(crate) struct SystrapContext {
     hot: u64,
     /// Call sites that have raised their first signal.
     fresh: Vec<u64>,
+    /// The guest thread runs already, after so many actions: see [`Context::begin`].
+    begun: Option<usize>,
+    /// For waits for requests to the listener, once there was one.
+    bell: Option<notify::Bell>,
     ended: bool,
 }
 
@@ -110,6 +116,8 @@ impl SystrapContext {
             place: Place::default(),
             hot: 0,
             fresh: Vec::new(),
+            begun: None,
+            bell: None,
             ended: false,
         }
     }
@@ -133,6 +141,8 @@ impl SystrapContext {
         }
         slot.waiting().store(0, Relaxed);
         slot.rdpid().store(u32::from(cpu::has_rdpid()), Relaxed);
+        // The new thread may spin for its first answer while this one, which gives it, is awake on another CPU.
+        slot.cmd().store(cpu::current() << l::CPU_SHIFT, Relaxed);
         slot.alive().store(1, SeqCst);
     }
 
@@ -222,6 +232,9 @@ impl SystrapContext {
     }
 
     fn resume(&mut self) -> Result<Exit, ProcessGone> {
+        if let Some(actions) = self.begun.take() {
+            return self.first_exit(actions);
+        }
         self.look_for_close();
         if self.is_idle() {
             self.slot().nact().store(0, Relaxed);
@@ -272,34 +285,48 @@ impl SystrapContext {
             if uses_fds {
                 self.thread.grants.lock().fds = std::mem::take(&mut fds);
             }
-            self.windows = [(0, 0); 2];
-            self.encode_copy();
-            let slot = &*self.thread.slot;
-            if self.partial {
-                slot.ret().store(self.regs.rax, Relaxed);
-                self.thread.enter();
-                self.post(l::CMD_RETURN);
-            } else {
-                slot.store_regs(&mut self.regs);
-                self.thread.enter();
-                self.post(l::CMD_RESUME);
-            }
-            // A thread that interrupted meanwhile has either seen that this thread runs, or is seen here.
-            if self.thread.interrupted() {
-                self.thread.tell();
-            }
-            let r = self.await_request();
-            self.thread.leave();
+            self.let_run();
+            let exit = self.next_exit(encoder, own);
             if uses_fds {
                 self.thread.grants.lock().fds.clear();
             }
-            r?;
-            if let Some(exit) = self.exit_of(encoder, own)? {
+            if let Some(exit) = exit? {
                 return Ok(exit);
             }
+        }
+    }
+
+    /// Answers: the stub executes what is in the slot, and the guest thread runs.
+    fn let_run(&mut self) {
+        self.windows = [(0, 0); 2];
+        self.encode_copy();
+        let slot = &*self.thread.slot;
+        if self.partial {
+            slot.ret().store(self.regs.rax, Relaxed);
+            self.thread.enter();
+            self.post(l::CMD_RETURN);
+        } else {
+            slot.store_regs(&mut self.regs);
+            self.thread.enter();
+            self.post(l::CMD_RESUME);
+        }
+        // A thread that interrupted meanwhile has either seen that this thread runs, or is seen here.
+        if self.thread.interrupted() {
+            self.thread.tell();
+        }
+    }
+
+    /// Waits for the guest thread's exit. `None`: a stale interrupt, to be resumed with nothing in the slot.
+    fn next_exit(&mut self, encoder: &mut Encoder<'_>, own: usize) -> Result<Option<Exit>, ProcessGone> {
+        let r = self.await_request();
+        self.thread.leave();
+        r?;
+        let exit = self.exit_of(encoder, own)?;
+        if exit.is_none() {
             encoder.forget();
             self.slot().nact().store(0, Relaxed);
         }
+        Ok(exit)
     }
 
     /// Reads why the stub stopped. `None`: a stale interrupt, resume.
@@ -445,7 +472,7 @@ impl SystrapContext {
         self.lending_done(false);
         // The thread may serve another context next.
         self.place.stay_anywhere(&self.inner.cpus);
-        if self.thread.is_dead() {
+        if self.stop_early().is_err() || self.thread.is_dead() {
             return;
         }
         self.inner.forget(&self.thread);
@@ -527,6 +554,10 @@ impl Context for SystrapContext {
         let exit = self.resume().unwrap_or(Exit::Dead);
         self.lending_done(!matches!(exit, Exit::ActionFailed { .. } | Exit::Dead));
         exit
+    }
+
+    fn begin(&mut self) -> bool {
+        self.start_early()
     }
 
     fn queue(&mut self, action: Action) {

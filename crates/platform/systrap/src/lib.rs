@@ -69,8 +69,10 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
     (libc::SYS_ftruncate, "slots of a new stub process"),
     (libc::SYS_mmap, "map a slot"),
     (libc::SYS_munmap, "unmap a slot"),
-    (libc::SYS_write, "the stop event and the nudge of the watcher"),
-    (libc::SYS_read, "the nudge of the watcher"),
+    (libc::SYS_write, "the stop event, the nudge of the watcher and the bells of threads at the listener"),
+    (libc::SYS_read, "the nudge of the watcher and the bells of threads at the listener"),
+    (libc::SYS_eventfd2, "the bell of a thread at the listener"),
+    (libc::SYS_fallocate, "slots of a stub process that has ended, emptied for another"),
     (libc::SYS_close, "descriptors of processes that ended"),
     (libc::SYS_fcntl, "F_GETFD: debug builds check descriptors before they close them"),
     (libc::SYS_sched_yield, "locks"),
@@ -86,8 +88,11 @@ const POOL: usize = 3;
 /// Failures in a row, 10 ms apart, to make such a process before the log tells of one.
 const LOUD: u32 = 3;
 /// Slots kept ready for fork, that of the first thread mapped and its memory there: when there are fewer than the first number,
-/// as many as the second are made. They are never used twice.
+/// as many as the second are made.
 const SPARES: (usize, usize) = (2, 6);
+/// The most that are kept of processes that have ended. They are emptied, and none that another process may have mapped is
+/// among them: see [`Space::into_spare`].
+const MOST_SPARES: usize = 24;
 /// The slot of a process's first thread, hardly ever another.
 const FIRST_SLOT: usize = 0;
 
@@ -130,6 +135,7 @@ pub(crate) struct Inner {
     threads: Mutex<HashMap<i32, Arc<Thread>>>,
     spaces: Mutex<HashMap<i32, Arc<Space>>>,
     forks: Mutex<Forks>,
+    serving: notify::Serving,
     pool: Mutex<Pool>,
     /// Files that new processes are to have open, as nearly all map them: it saves a question to the listener each time.
     common: Mutex<Vec<Arc<OwnedFd>>>,
@@ -150,6 +156,15 @@ impl Inner {
             self.pool_changed.notify_all();
         }
         spare
+    }
+
+    /// Keeps the slots of a process that has been reaped for another one.
+    fn keep_spare(&self, space: Space) {
+        if self.pool.lock().spares.len() < MOST_SPARES
+            && let Some(spare) = space.into_spare()
+        {
+            self.pool.lock().spares.push(spare);
+        }
     }
 
     fn space(&self, pid: i32) -> Option<Arc<Space>> {
@@ -236,6 +251,7 @@ impl Systrap {
             threads: Mutex::default(),
             spaces: Mutex::default(),
             forks: Mutex::default(),
+            serving: notify::Serving::default(),
             pool: Mutex::default(),
             common: Mutex::default(),
             pool_changed: Condvar::new(),

@@ -3,27 +3,29 @@
 //! Three requests exist: clone(2) in one of two shapes, the hello of a forked
 //! process, and a descriptor for a mapping. Each is granted only if a sentry
 //! thread waits for exactly that. The thread id in a request comes from the host.
+//!
+//! A thread of its own serves the listener. A sentry thread that waits for the hello of a child serves it as well
+//! ([`Inner::serve_until`]), so that no other thread is woken in between; it serves whatever comes.
 
 use crate::Inner;
 use abi::{Errno, Result};
 use hostsys::{process, seccomp};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
-use stub::layout::{MAX_FDS, NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
+use stub::layout::{CLONE_FORK_FLAGS, MAX_FDS, NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 
-/// How often the parent's thread looks whether a child that has not said hello is still there: some short waits, then long
-/// ones for as long as it is.
-const HELLO_WAIT: Duration = Duration::from_millis(50);
-const SHORT_WAITS: u32 = 10;
-const SHORT_WAIT: Duration = Duration::from_millis(2);
+/// How often a thread that serves the listener looks whether it waits in vain. Not more often: a timer that would be the first
+/// to expire is set in hardware, which costs a virtual machine microseconds.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often a thread looks for a request that is about to come before it sleeps, each time giving other threads its CPU.
+const GLANCES: u32 = 40;
 /// Processor time in nanoseconds that a child may use before its hello. An honest one needs some thousands.
 const HELLO_TIME: i64 = 5_000_000_000;
-/// How often, and how many times, a fork that has just been asked for is looked at.
-const LOOK: Duration = Duration::from_micros(150);
-const LOOKS: u32 = 20;
 
 /// Nonces of forks that are over but that may still get a hello from the child.
 const REMEMBERED: usize = 64;
@@ -32,6 +34,8 @@ const REMEMBERED: usize = 64;
 pub(crate) struct Ticket {
     inner: Arc<Inner>,
     shared: Arc<Fork>,
+    /// That of the thread that forks.
+    bell: Option<Bell>,
 }
 
 /// The part of a [`Ticket`] that the listener sees.
@@ -40,7 +44,6 @@ pub(crate) struct Fork {
     /// The child's process id as the parent has it; 0 before the parent's report.
     claimed: AtomicI32,
     state: Mutex<State>,
-    arrived: Condvar,
 }
 
 enum State {
@@ -56,14 +59,14 @@ enum State {
 
 impl Inner {
     /// Announces a fork; `file` becomes the child's slots.
-    pub(crate) fn expect_fork(self: &Arc<Self>, file: OwnedFd) -> Ticket {
+    pub(crate) fn expect_fork(self: &Arc<Self>, file: OwnedFd, bell: Option<Bell>) -> Ticket {
         let mut forks = self.forks.lock();
         // Random, so that no process can say hello in another's place: guests can make children that wait for it.
         let nonce = hostsys::clock::random_u64();
         let state = Mutex::new(State::Waiting(file));
-        let shared = Arc::new(Fork { nonce, claimed: AtomicI32::new(0), state, arrived: Condvar::new() });
+        let shared = Arc::new(Fork { nonce, claimed: AtomicI32::new(0), state });
         forks.waiting.insert(nonce, shared.clone());
-        Ticket { inner: self.clone(), shared }
+        Ticket { inner: self.clone(), shared, bell }
     }
 }
 
@@ -90,7 +93,6 @@ impl Fork {
     /// The child will not come.
     fn refuse(&self) {
         *self.state.lock() = State::Done;
-        self.arrived.notify_all();
     }
 
     /// The process `claimed`, if it is the one that has said hello.
@@ -112,15 +114,23 @@ impl Ticket {
         self.shared.nonce
     }
 
-    /// Sleeps until the child has said hello, or there is no use in waiting, at which it looks every [`LOOK`]; a while at most.
-    pub(crate) fn expect(&self, in_vain: impl Fn() -> bool) {
-        let mut state = self.shared.state.lock();
-        for _ in 0..LOOKS {
-            if !matches!(*state, State::Waiting(_)) || in_vain() {
-                return;
+    fn has_arrived(&self) -> bool {
+        !matches!(*self.shared.state.lock(), State::Waiting(_))
+    }
+
+    /// Serves the listener until the child has said hello, or there is no use in waiting, or it is late after the parent has
+    /// reported (`soon`).
+    pub(crate) fn expect(&self, in_vain: impl Fn() -> bool, soon: impl Fn() -> bool) {
+        let glances = Cell::new(GLANCES);
+        self.inner.serve_until(self.bell.as_ref(), |late| {
+            while !self.has_arrived() && soon() && glances.get() > 0 {
+                glances.set(glances.get() - 1);
+                if !self.inner.serve_one(self.bell.as_ref()) {
+                    std::thread::yield_now();
+                }
             }
-            self.shared.arrived.wait_for(&mut state, LOOK);
-        }
+            self.has_arrived() || in_vain() || late && soon()
+        });
     }
 
     /// The child, once it has said hello, however long the host takes. EAGAIN if it never will: see [`Inner::is_lost`], or
@@ -132,18 +142,8 @@ impl Ticket {
         parent_dead: impl Fn() -> bool,
     ) -> Result<(i32, OwnedFd, OwnedFd)> {
         self.shared.claimed.store(claimed, Ordering::Relaxed);
-        let mut state = self.shared.state.lock();
-        let mut waits = 0;
-        while matches!(*state, State::Waiting(_)) {
-            let wait = if waits < SHORT_WAITS { SHORT_WAIT } else { HELLO_WAIT };
-            if self.shared.arrived.wait_for(&mut state, wait).timed_out() {
-                waits = SHORT_WAITS.min(waits + 1);
-                if parent_dead() || self.inner.is_lost(claimed) {
-                    break;
-                }
-            }
-        }
-        drop(state);
+        let lost = |late: bool| late && (parent_dead() || self.inner.is_lost(claimed));
+        self.inner.serve_until(self.bell.as_ref(), |late| self.has_arrived() || lost(late));
         self.shared.take(claimed)
     }
 
@@ -169,9 +169,79 @@ fn kill_and_reap(pidfd: &OwnedFd) {
     let _ = process::wait_child(pidfd.as_fd(), true);
 }
 
+/// How the listener is served.
+#[derive(Default)]
+pub(crate) struct Serving {
+    /// Held from the look whether there is a request until it is answered, so that receiving never blocks.
+    receiving: Mutex<()>,
+    /// The bells of threads in [`Inner::serve_until`]: what one thread serves may be what another one waits for.
+    bells: Mutex<Vec<Bell>>,
+}
+
+/// Ends a thread's wait for a request.
+pub(crate) type Bell = Arc<OwnedFd>;
+
+/// A new bell; `None` when the host has no descriptor left.
+pub(crate) fn new_bell() -> Option<Bell> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new)
+}
+
+fn timespec(d: Duration) -> Timespec {
+    Timespec { tv_sec: d.as_secs() as i64, tv_nsec: d.subsec_nanos().into() }
+}
+
+impl Inner {
+    /// Serves the listener until `done`, which is told whether some milliseconds have gone by. `bell` is this thread's.
+    fn serve_until(&self, bell: Option<&Bell>, done: impl Fn(bool) -> bool) {
+        if done(false) {
+            return;
+        }
+        self.serving.bells.lock().extend(bell.cloned());
+        let mut late = false;
+        while !done(late) {
+            let mut fds = [&self.listener, bell.map_or(&self.listener, |bell| bell)]
+                .map(|fd| PollFd::new(fd, PollFlags::IN));
+            let none = poll(&mut fds, Some(&timespec(LOOK))) == Ok(0);
+            // No process uses the filter any more.
+            late = none || fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+            let [requests, rung] = fds.map(|fd| fd.revents().intersects(PollFlags::IN));
+            if rung && let Some(bell) = bell {
+                let _ = rustix::io::read(bell, &mut [0; 8]);
+            }
+            if requests {
+                self.serve_one(bell);
+            }
+        }
+        let mut bells = self.serving.bells.lock();
+        bells.retain(|b| bell.is_none_or(|bell| !Arc::ptr_eq(b, bell)));
+    }
+
+    /// Has other threads look whether what they wait for has been served.
+    fn ring_others(&self, own: Option<&Bell>) {
+        let bells = self.serving.bells.lock();
+        for other in bells.iter().filter(|bell| own.is_none_or(|own| !Arc::ptr_eq(own, bell))) {
+            let _ = rustix::io::write(other, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Serves a request; false when there is none, perhaps because another thread has done that meanwhile.
+    fn serve_one(&self, own: Option<&Bell>) -> bool {
+        let _receiving = self.serving.receiving.lock();
+        let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&timespec(Duration::ZERO))) == Ok(1);
+        let [requests] = fds;
+        // Errors: the caller died or was interrupted between poll and receive.
+        let one = ready && requests.revents().intersects(PollFlags::IN);
+        if one && let Ok(request) = seccomp::receive(self.listener.as_fd()) {
+            handle(self, &request);
+            self.ring_others(own);
+        }
+        one
+    }
+}
+
 /// Serves requests until the platform stops.
 pub(crate) fn serve(inner: &Inner) {
-    use rustix::event::{PollFd, PollFlags, poll};
     loop {
         let mut fds = [PollFd::new(&inner.listener, PollFlags::IN), PollFd::new(&inner.stop, PollFlags::IN)];
         if poll(&mut fds, None).is_err() {
@@ -185,10 +255,7 @@ pub(crate) fn serve(inner: &Inner) {
             // No process uses the filter any more.
             return;
         }
-        // Errors: the caller died or was interrupted between poll and receive.
-        if let Ok(request) = seccomp::receive(inner.listener.as_fd()) {
-            handle(inner, &request);
-        }
+        inner.serve_one(None);
     }
 }
 
@@ -218,6 +285,9 @@ fn clone(inner: &Inner, r: &seccomp::Request, flags: u64) -> Result<()> {
         return Err(Errno::EPERM);
     }
     grants.clone = None;
+    if flags == CLONE_FORK_FLAGS {
+        thread.space.forked.store(true, Ordering::SeqCst);
+    }
     seccomp::allow(inner.listener.as_fd(), r.id)
 }
 
@@ -271,7 +341,6 @@ fn hello(inner: &Inner, r: &seccomp::Request, nonce: u64) -> Result<()> {
             if sent.is_ok() {
                 *state = State::Arrived { pid: r.tid, pidfd, file };
             }
-            fork.arrived.notify_all();
             return sent;
         }
     }
@@ -293,7 +362,7 @@ mod tests {
         let pid = child.id() as i32;
         let (pidfd, file) = (process::pidfd_open(pid).unwrap(), crate::slot::create_file().unwrap());
         let state = Mutex::new(State::Arrived { pid, pidfd, file });
-        Fork { nonce: 1, claimed: AtomicI32::new(0), state, arrived: Condvar::new() }
+        Fork { nonce: 1, claimed: AtomicI32::new(0), state }
     }
 
     #[test]

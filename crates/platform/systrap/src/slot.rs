@@ -7,7 +7,7 @@ use abi::Result;
 use core::mem::offset_of;
 use hostsys::memfd::{self, CopyArea, SharedMapping};
 use platform::Regs;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use stub::layout::{
     Action, CAPTURE_SECOND, CPU_SHIFT, KNOWN, MAX_FRESH, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot,
@@ -33,6 +33,11 @@ macro_rules! words {
 /// Creates the file that holds the slots of one process.
 pub(crate) fn create_file() -> Result<OwnedFd> {
     memfd::create(c"ringfence-slots", NSLOTS * SLOT_SIZE, false)
+}
+
+/// Has a file of slots read as zeros.
+pub(crate) fn empty_file(file: &OwnedFd) -> Result<()> {
+    memfd::empty(file.as_fd(), NSLOTS * SLOT_SIZE)
 }
 
 impl From<SharedMapping> for SlotMap {

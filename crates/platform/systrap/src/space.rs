@@ -1,5 +1,6 @@
 //! A stub process: memory of the guest, slots, and what happens when it dies.
 
+use crate::FIRST_SLOT;
 use crate::lent_fds::Lent;
 use crate::rewrite::Sites;
 use crate::slot::SlotMap;
@@ -23,6 +24,8 @@ pub(crate) struct Space {
     threads: Mutex<Vec<Weak<Thread>>>,
     /// Threads that are being made.
     newcomers: AtomicUsize,
+    /// It was allowed to fork: its slots may be mapped in other processes.
+    pub(crate) forked: AtomicBool,
     /// Call sites rewritten in this memory.
     pub(crate) sites: Sites,
     /// Descriptors that the process has had from the start, and their numbers there. A guest that closes them harms itself.
@@ -59,6 +62,7 @@ impl Space {
             slots: Mutex::new(slots),
             threads,
             newcomers: AtomicUsize::new(0),
+            forked: AtomicBool::new(false),
             sites: Sites::default(),
             held: RwLock::default(),
             lent: Lent::default(),
@@ -103,6 +107,18 @@ impl Space {
                 Err(e)
             }
         }
+    }
+
+    /// The slots of a process that has been reaped, emptied for another process, with that of its first thread mapped. `None`
+    /// when another process or a thread of the sentry may still use them.
+    pub(crate) fn into_spare(self) -> Option<(OwnedFd, Arc<SlotMap>)> {
+        let mut slots = self.slots.into_inner();
+        if self.forked.into_inner() || slots.leader != FIRST_SLOT {
+            return None;
+        }
+        let map = slots.maps.remove(&FIRST_SLOT).filter(|map| Arc::strong_count(map) == 1)?;
+        crate::slot::empty_file(&self.slot_file).ok()?;
+        Some((self.slot_file, map))
     }
 
     pub(crate) fn give_back(&self, index: usize) {
@@ -219,6 +235,11 @@ impl Thread {
         let t = Arc::new(t);
         t.space.add_thread(&t);
         t
+    }
+
+    /// The stub has made a request since `last`, or is dead.
+    pub(crate) fn has_news(&self, last: u32) -> bool {
+        self.slot.req().load(Ordering::Acquire) & !SLEEP != last || self.is_dead()
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::census::Census;
 use crate::space::Space;
 use abi::{Errno, Result};
 use hostsys::process;
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::sync::Arc;
 
 /// Key of the stop event among the pids.
@@ -39,8 +39,15 @@ impl Inner {
             }
         }
         let _ = process::wait_child(space.process.pidfd(), true);
+        if let Some(space) = Arc::into_inner(space) {
+            self.keep_spare(space);
+        }
     }
 }
+
+/// How long deaths are gathered, so that processes which come and go quickly do not wake the watcher each. No program waits for
+/// it: a process that ends has told its parent, and the threads of one that is killed from outside learn of it a little later.
+const GATHER: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// Watches until the platform stops and no process is left.
 pub(crate) fn watch(inner: &Inner) {
@@ -56,6 +63,15 @@ pub(crate) fn watch(inner: &Inner) {
             census.due().map(|d| rustix::event::Timespec { tv_sec: d.as_secs() as i64 + 1, tv_nsec: 0 });
         if epoll::wait(&inner.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()).is_err() {
             continue;
+        }
+        if !stopping && events.iter().all(|e| ![STOP, NUDGE].contains(&e.data.u64())) {
+            let _ = poll(&mut [PollFd::new(&inner.stop, PollFlags::IN)], Some(&GATHER));
+            events.clear();
+            let _ = epoll::wait(
+                &inner.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&Timespec::default()),
+            );
         }
         for event in &events {
             match event.data.u64() {

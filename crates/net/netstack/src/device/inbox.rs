@@ -65,7 +65,7 @@ pub(crate) struct Inbox<I> {
 }
 
 impl<I> Inbox<I> {
-    /// An empty inbox, whose bytes count for a memory.
+    /// An empty inbox. Its bytes count for a memory.
     pub(crate) fn new(number: u64, memory: &Arc<Memory>) -> Arc<Inbox<I>> {
         Arc::new(Inbox {
             number,

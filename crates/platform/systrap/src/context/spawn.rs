@@ -94,12 +94,16 @@ impl SystrapContext {
         let report_all = self.slot().report_all().load(Relaxed) != 0;
         Self::init_slot(&self.inner, &slot, report_all);
         // It lasts until the child is adopted: the census must not take the child for one that the guest hides.
-        let ticket = self.inner.expect_fork(file);
-        // The child's hello comes after the parent's report. A thread that waits for the report is not woken by the
-        // hello. One that failed is not followed by a hello.
-        let parent = self.thread.clone();
-        let failed = || parent.slot.what().load(Relaxed) & l::REQ_MASK == l::REQ_FAILED;
-        let hello = || ticket.expect(failed);
+        self.bell = self.bell.take().or_else(crate::notify::new_bell);
+        let ticket = self.inner.expect_fork(file, self.bell.clone());
+        // A fork that failed is not followed by a hello.
+        let (parent, last) = (self.thread.clone(), self.last);
+        let failed = || {
+            parent.is_dead()
+                || parent.has_news(last) && parent.slot.what().load(Relaxed) & l::REQ_MASK == l::REQ_FAILED
+        };
+        let soon = || parent.has_news(last);
+        let hello = || ticket.expect(failed, soon);
         let claimed = self.clone_job(
             Job::Fork(ticket.nonce(), self.thread.space.lent.ever()),
             l::CLONE_FORK_FLAGS,
