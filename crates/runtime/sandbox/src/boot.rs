@@ -188,6 +188,9 @@ enum PreparedPlatform {
 
 impl PreparedPlatform {
     fn new(name: PlatformName, maps: &str) -> Result<Self, String> {
+        // Threads of the sentry and of guests wake each other all the time; those of other programs are not to run for
+        // milliseconds in between.
+        hostsys::cpu::short_slices();
         match name {
             PlatformName::Systrap => systrap::Systrap::prepare_with(maps)
                 .map(|p| Self::Systrap(Box::new(p)))
