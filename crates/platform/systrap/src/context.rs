@@ -592,7 +592,7 @@ impl Context for SystrapContext {
         self.flush()?;
         let new = match how {
             Spawn::Thread => self.spawn_thread()?,
-            Spawn::Fork => self.spawn_fork()?,
+            Spawn::Fork => self.spawn_fork(true)?,
         };
         Ok(Box::new(new))
     }

@@ -337,7 +337,8 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
             pool = inner.pool.lock();
             continue;
         }
-        let blank = zygote.spawn_fork();
+        // Nothing waits for it, as a rule, and two threads that serve the listener wake each other.
+        let blank = zygote.spawn_fork(false);
         if let Err(e) = &blank {
             // While a sandbox ends, its processes go one by one.
             if failures == LOUD {

@@ -36,6 +36,8 @@ pub(crate) struct Ticket {
     shared: Arc<Fork>,
     /// That of the thread that forks.
     bell: Option<Bell>,
+    /// It serves the listener while it waits.
+    serves: bool,
 }
 
 /// The part of a [`Ticket`] that the listener sees.
@@ -58,15 +60,16 @@ enum State {
 }
 
 impl Inner {
-    /// Announces a fork; `file` becomes the child's slots.
-    pub(crate) fn expect_fork(self: &Arc<Self>, file: OwnedFd, bell: Option<Bell>) -> Ticket {
+    /// Announces a fork; `file` becomes the child's slots. `bell` is that of the thread that forks, which serves the listener
+    /// while it waits if `serves` is set.
+    pub(crate) fn expect_fork(self: &Arc<Self>, file: OwnedFd, bell: Option<Bell>, serves: bool) -> Ticket {
         let mut forks = self.forks.lock();
         // Random, so that no process can say hello in another's place: guests can make children that wait for it.
         let nonce = hostsys::clock::random_u64();
         let state = Mutex::new(State::Waiting(file));
         let shared = Arc::new(Fork { nonce, claimed: AtomicI32::new(0), state });
         forks.waiting.insert(nonce, shared.clone());
-        Ticket { inner: self.clone(), shared, bell }
+        Ticket { inner: self.clone(), shared, bell, serves }
     }
 }
 
@@ -122,8 +125,8 @@ impl Ticket {
     /// reported (`soon`).
     pub(crate) fn expect(&self, in_vain: impl Fn() -> bool, soon: impl Fn() -> bool) {
         let glances = Cell::new(GLANCES);
-        self.inner.serve_until(self.bell.as_ref(), |late| {
-            while !self.has_arrived() && soon() && glances.get() > 0 {
+        self.inner.serve_until(self.serves, self.bell.as_ref(), |late| {
+            while self.serves && !self.has_arrived() && soon() && glances.get() > 0 {
                 glances.set(glances.get() - 1);
                 if !self.inner.serve_one(self.bell.as_ref()) {
                     std::thread::yield_now();
@@ -143,7 +146,7 @@ impl Ticket {
     ) -> Result<(i32, OwnedFd, OwnedFd)> {
         self.shared.claimed.store(claimed, Ordering::Relaxed);
         let lost = |late: bool| late && (parent_dead() || self.inner.is_lost(claimed));
-        self.inner.serve_until(self.bell.as_ref(), |late| self.has_arrived() || lost(late));
+        self.inner.serve_until(self.serves, self.bell.as_ref(), |late| self.has_arrived() || lost(late));
         self.shared.take(claimed)
     }
 
@@ -191,16 +194,18 @@ fn timespec(d: Duration) -> Timespec {
 }
 
 impl Inner {
-    /// Serves the listener until `done`, which is told whether some milliseconds have gone by. `bell` is this thread's.
-    fn serve_until(&self, bell: Option<&Bell>, done: impl Fn(bool) -> bool) {
+    /// Serves the listener until `done`, which is told whether some milliseconds have gone by. `bell` is this thread's. Without
+    /// `serves` it waits for other threads to do that.
+    fn serve_until(&self, serves: bool, bell: Option<&Bell>, done: impl Fn(bool) -> bool) {
         if done(false) {
             return;
         }
         self.serving.bells.lock().extend(bell.cloned());
         let mut late = false;
         while !done(late) {
-            let mut fds = [&self.listener, bell.map_or(&self.listener, |bell| bell)]
-                .map(|fd| PollFd::new(fd, PollFlags::IN));
+            let bell_or_listener = bell.map_or(&self.listener, |bell| bell);
+            let first = if serves { &self.listener } else { bell_or_listener };
+            let mut fds = [first, bell_or_listener].map(|fd| PollFd::new(fd, PollFlags::IN));
             let none = poll(&mut fds, Some(&timespec(LOOK))) == Ok(0);
             // No process uses the filter any more.
             late = none || fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
@@ -208,7 +213,7 @@ impl Inner {
             if rung && let Some(bell) = bell {
                 let _ = rustix::io::read(bell, &mut [0; 8]);
             }
-            if requests {
+            if requests && serves {
                 self.serve_one(bell);
             }
         }

@@ -84,8 +84,9 @@ impl SystrapContext {
         Ok((file, slot))
     }
 
-    /// Forks; the child has said hello and has its own slots when this returns.
-    pub(crate) fn spawn_fork(&mut self) -> Result<SystrapContext> {
+    /// Forks; the child has said hello and has its own slots when this returns. The thread serves the listener meanwhile if
+    /// `serves` is set.
+    pub(crate) fn spawn_fork(&mut self, serves: bool) -> Result<SystrapContext> {
         let index = self.thread.index;
         let (file, slot) = match self.inner.take_spare(index) {
             Some(spare) => spare,
@@ -95,7 +96,7 @@ impl SystrapContext {
         Self::init_slot(&self.inner, &slot, report_all);
         // It lasts until the child is adopted: the census must not take the child for one that the guest hides.
         self.bell = self.bell.take().or_else(crate::notify::new_bell);
-        let ticket = self.inner.expect_fork(file, self.bell.clone());
+        let ticket = self.inner.expect_fork(file, self.bell.clone(), serves);
         // A fork that failed is not followed by a hello.
         let (parent, last) = (self.thread.clone(), self.last);
         let failed = || {
