@@ -383,6 +383,33 @@ TEST(cgroup_kill) {
     });
 }
 
+// No child escapes that is being made when its parent is killed.
+TEST(cgroup_kill_while_forking) {
+    IN_GROUP({
+        SYS(mkdir("c", 0755));
+        for (int round = 0; round < 25; round++) {
+            int ready[2];
+            SYS(pipe(ready));
+            pid_t child = FORK();
+            if (!child) {
+                SYS(put("c/cgroup.procs", "0"));
+                SYS(write(ready[1], "x", 1));
+                for (int i = 0; i < 40; i++)
+                    if (fork() == 0) break;
+                for (;;) pause();
+            }
+            char x;
+            SYS(read(ready[0], &x, 1));
+            usleep(round * 150);
+            SYS(put("c/cgroup.kill", "1"));
+            CHECK_EQ(t_status(child), SIGKILL);
+            CHECK(g_comes("c/cgroup.events", "populated", 0));
+            SYS(close(ready[0]));
+            SYS(close(ready[1]));
+        }
+    });
+}
+
 TEST(cgroup_clone_into) {
     IN_GROUP({
         SYS(mkdir("a", 0755));

@@ -365,6 +365,10 @@ impl Current {
         if t.node(me).is_none() {
             return Err(Errno::EAGAIN);
         }
+        // Whatever kills all processes of a group looks for new ones under this lock, after it has killed their makers.
+        if !thread && self.task.group.signals.lock().life.is_over() {
+            return Err(Errno::EAGAIN);
+        }
         {
             let mut s = task.group.signals.lock();
             // As Linux does: the file system context is not shared any further while execve(2) relies on the set of its
