@@ -122,6 +122,28 @@ def load():
             loop.wait()
 
 
+@contextmanager
+def neighbours(n):
+    """n busy programs beside, natively, each in a session of its own: a group of its own for the host's scheduler."""
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def beside(column, exe, rows, n):
+    """Mean and 99th percentile of single calls, and the time of a shell's loop, while n programs compete."""
+    with neighbours(n):
+        r = sh(column, f"PART=50 EACH=2 {exe} /tmp {' '.join(rows)}")
+        loop = "i=0; while [ $i -lt 20 ]; do /bin/true; i=$((i+1)); done"
+        took = sh(column, f"a=$(date +%s%N); {loop}; b=$(date +%s%N); echo sh_20_true $((b - a))")
+    found = figures(r) | figures(took)
+    return {f"{row}_n{n}": t for row, t in found.items()}, "" if r.returncode == 0 else last(r)
+
+
 def start(column):
     """From the start to the end of `true`."""
     begin = time.monotonic_ns()

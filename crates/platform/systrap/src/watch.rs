@@ -45,15 +45,18 @@ impl Inner {
     }
 }
 
-/// How long deaths are gathered, so that processes which come and go quickly do not wake the watcher each. No program waits for
-/// it: a process that ends has told its parent, and the threads of one that is killed from outside learn of it a little later.
-const GATHER: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+/// How long deaths are gathered, in nanoseconds, divided by the number of CPUs: processes that come and go quickly do not wake
+/// the watcher each, and few wait to be reaped. No program waits for it: a process that ends has told its parent, and the
+/// threads of one that is killed from outside learn of it a little later.
+const GATHER: i64 = 4_000_000;
 
 /// Watches until the platform stops and no process is left.
 pub(crate) fn watch(inner: &Inner) {
     let mut stopping = false;
     let mut census = Census::default();
     let mut events = Vec::with_capacity(64);
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let gather = Timespec { tv_sec: 0, tv_nsec: GATHER / cpus.max(2) as i64 };
     loop {
         if stopping && inner.spaces.lock().is_empty() {
             return;
@@ -65,7 +68,7 @@ pub(crate) fn watch(inner: &Inner) {
             continue;
         }
         if !stopping && events.iter().all(|e| ![STOP, NUDGE].contains(&e.data.u64())) {
-            let _ = poll(&mut [PollFd::new(&inner.stop, PollFlags::IN)], Some(&GATHER));
+            let _ = poll(&mut [PollFd::new(&inner.stop, PollFlags::IN)], Some(&gather));
             events.clear();
             let _ = epoll::wait(
                 &inner.epoll,
