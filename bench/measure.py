@@ -111,21 +111,10 @@ def busy(column, exe, row, n, part):
 
 
 @contextmanager
-def load():
-    """Busy loops beside, natively."""
-    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(LOOPS)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-
-
-@contextmanager
-def neighbours(n):
-    """n busy programs beside, natively, each in a session of its own: a group of its own for the host's scheduler."""
-    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True) for _ in range(n)]
+def load(n=LOOPS, sessions=False):
+    """n busy loops beside, natively; with `sessions` each in one of its own: a group of its own for the host's
+    scheduler."""
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=sessions) for _ in range(n)]
     try:
         yield
     finally:
@@ -136,7 +125,7 @@ def neighbours(n):
 
 def beside(column, exe, rows, n):
     """Mean and 99th percentile of single calls, and the time of a shell's loop, while n programs compete."""
-    with neighbours(n):
+    with load(n, sessions=True):
         r = sh(column, f"PART=50 EACH=2 {exe} /tmp {' '.join(rows)}")
         loop = "i=0; while [ $i -lt 20 ]; do /bin/true; i=$((i+1)); done"
         took = sh(column, f"a=$(date +%s%N); {loop}; b=$(date +%s%N); echo sh_20_true $((b - a))")

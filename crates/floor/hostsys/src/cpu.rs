@@ -127,19 +127,18 @@ const SLICE: u64 = 300_000;
 
 /// Asks the host to give this thread, and all threads and processes that it makes, short slices of processor time
 /// (sched_setattr(2), Linux 6.12): their share stays the same, and one that wakes up comes sooner to its turn beside threads
-/// of other programs. False when the host does not, or schedules this thread by another policy than SCHED_OTHER.
-pub fn short_slices() -> bool {
+/// of other programs. Older hosts ignore it. Nothing changes for a thread with another policy than SCHED_OTHER.
+pub fn short_slices() {
     // SAFETY: all-zero is a valid sched_attr.
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: the kernel writes at most `size` bytes.
     let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) } == 0;
-    if !known || attr.sched_policy != libc::SCHED_OTHER as u32 {
-        return false;
+    if known && attr.sched_policy == libc::SCHED_OTHER as u32 {
+        (attr.size, attr.sched_runtime) = (size, SLICE);
+        // SAFETY: the kernel reads `size` bytes.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
-    (attr.size, attr.sched_runtime) = (size, SLICE);
-    // SAFETY: the kernel reads `size` bytes.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) == 0 }
 }
 
 /// Whether user code may use rdfsbase and its relatives (the host must enable it, not only the CPU offer it).

@@ -35,6 +35,11 @@ impl Cpus {
         let all = cpu::all();
         Cpus { count: if per_microsecond == 0 { 0 } else { all.count() }, all, per_microsecond }
     }
+
+    /// How many there are to choose from; 0 where threads stay where the host puts them.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
 }
 
 /// Where the thread may run.

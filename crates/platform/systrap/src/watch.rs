@@ -55,8 +55,7 @@ pub(crate) fn watch(inner: &Inner) {
     let mut stopping = false;
     let mut census = Census::default();
     let mut events = Vec::with_capacity(64);
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let gather = Timespec { tv_sec: 0, tv_nsec: GATHER / cpus.max(2) as i64 };
+    let gather = Timespec { tv_sec: 0, tv_nsec: GATHER / i64::from(inner.cpus.count()).max(2) };
     loop {
         if stopping && inner.spaces.lock().is_empty() {
             return;
