@@ -196,6 +196,11 @@ impl Container {
         }
     }
 
+    /// Whether its processes are in control groups of the host of their own.
+    pub fn has_host_cgroups(&self) -> bool {
+        self.cgroups.get().is_some()
+    }
+
     /// An address space for one of its processes.
     pub fn new_space(&self, platform: &Arc<dyn Platform>) -> Result<Box<dyn Context>> {
         match self.cgroups.get() {

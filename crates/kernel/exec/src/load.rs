@@ -74,7 +74,7 @@ pub(crate) fn load(
     let fixed = c.task.group.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0;
     let mut loader = Loader {
         c,
-        ctx: c.task.group.container.new_space(platform)?,
+        ctx: c.new_space(&creds.creds)?,
         map: MemoryMap::new(limits.min, limits.max),
         random: (!fixed).then(Random::new),
     };
@@ -219,6 +219,9 @@ impl Loader<'_> {
                     Some(image) => Mapping::Host { fd: image.twin.fd().clone(), offset: 0 },
                     None => file.ops.map(c, file, &req)?,
                 };
+                if let (Mapping::Host { fd, .. }, 0) = (&mapping, offset) {
+                    c.kernel().spaces.twins.used(ctx, file, fd, c.task.group.container.index() == 0);
+                }
                 match mapping {
                     Mapping::Host { fd, offset } => ctx.queue(Action::MapFile {
                         addr: start,

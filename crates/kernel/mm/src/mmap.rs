@@ -160,6 +160,9 @@ impl Mm {
             _ => None,
         };
         let anonymous = matches!(mapping, Mapping::Anonymous);
+        if let (Mapping::Host { fd, .. }, Some(f), false, 0) = (&mapping, &a.file, shared, a.offset) {
+            self.all.twins.used(ctx, f, fd, cx.container() == Some(0));
+        }
         let mapping = match &twin {
             Some(image) => Mapping::Host { fd: image.twin.fd().clone(), offset: 0 },
             None => mapping,

@@ -29,10 +29,17 @@ impl Task {
         let figures = &self.group.kernel.figures;
         match self.guest_thread().and_then(|tid| figures.run_time(tid)) {
             Some(time) => {
-                self.note_user_time(self.user_before.load(Relaxed).saturating_add(time.ran).min(LONGEST))
+                let ran = time.ran.saturating_sub(self.host_time_before());
+                self.note_user_time(self.user_before.load(Relaxed).saturating_add(ran).min(LONGEST))
             }
             None => self.last_user_time(),
         }
+    }
+
+    /// Processor time that the thread of the host had used before it ran this program.
+    fn host_time_before(&self) -> u64 {
+        let space = self.mm().space.clone();
+        if self.guest_thread() == Some(space.host_pid()) { space.before().time } else { 0 }
     }
 
     /// User time of the thread at its last reading, in nanoseconds, for callers that cannot ask.
@@ -45,7 +52,7 @@ impl Current {
     /// User time of a thread of the same process, in nanoseconds.
     pub fn user_time_of(&mut self, task: &Task) -> u64 {
         let live = if self.mm.users.single() {
-            hostsys::clock::process_cpu_ns(self.mm.space.host_pid()).map(|ns| ns as u64)
+            self.mm.space.processor_time()
         } else {
             task.guest_thread().and_then(|tid| self.ctx.thread_time(tid))
         };

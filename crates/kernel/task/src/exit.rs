@@ -4,6 +4,7 @@ use crate::current::Current;
 use crate::exit_report::{Notices, report_exit};
 use crate::kernel::{Kernel, SI_HOST};
 use crate::life::{Life, Zombie};
+use crate::recycling::{Domain, exit_or_keep};
 use crate::resource::ThreadHandle;
 use crate::send::{Others, begin_to_leave, tell_parent_stopped};
 use crate::task::Task;
@@ -58,6 +59,9 @@ pub fn end(mut c: Current, stage: Stage) {
     } else if never_ran {
         group.close_namespace();
     }
+    let dumpable = c.mm.dumpable.load(Ordering::Relaxed) == 1;
+    let keeps = stage == Stage::Ran && !shared_memory && dumpable;
+    let mut domain = if keeps { Domain::of(&task, c.fs(), &task.creds()) } else { None };
     let own_status = c.exit_code.unwrap_or(0);
     let (ctx, mm) = give_up(c);
     let mut notices = Notices::default();
@@ -73,7 +77,7 @@ pub fn end(mut c: Current, stage: Stage) {
     let mut end = Some((ctx, mm));
     let mut end_now = || {
         if let Some((ctx, mm)) = end.take() {
-            ctx.exit();
+            exit_or_keep(&group.kernel, ctx, domain.take());
             drop(mm);
         }
     };

@@ -5,6 +5,7 @@ use crate::coverage::Coverage;
 use crate::current::Current;
 use crate::host_figures::HostFigures;
 use crate::late_kills::LateKills;
+use crate::recycling::Recycling;
 use crate::load::Load;
 use crate::meeting::Meeting;
 use crate::namespace_caller::NamespaceCaller;
@@ -190,6 +191,8 @@ pub struct Kernel {
     pub(crate) meeting: Mutex<Option<Arc<Meeting<Task, Current>>>>,
     pub(crate) bandwidth: BandwidthTimer,
     pub(crate) late_kills: LateKills,
+    /// Host processes of programs that have ended.
+    pub(crate) recycling: Recycling,
     pub(crate) tasks_alive: Mutex<usize>,
     pub(crate) tasks_cv: Condvar,
 }
@@ -318,6 +321,7 @@ impl Kernel {
             meeting: Mutex::default(),
             bandwidth: BandwidthTimer::default(),
             late_kills: LateKills::default(),
+            recycling: Recycling::default(),
             tasks_alive: Mutex::new(0),
             tasks_cv: Condvar::new(),
         })

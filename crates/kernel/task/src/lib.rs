@@ -10,7 +10,7 @@
 //! - what a thread does by the way: `activity`, `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
 //!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
 //! - `deliver` (signals), then `ptrace_syscall`, `ptrace_watch`, `ptrace_tracer`, `seccomp`, `sigwait`, `waitpid`;
-//! - the life of a thread: `exit`, `replace` (execve), `run`, `clone`, `own_init`;
+//! - the life of a thread: `recycling`, `exit`, `replace` (execve), `run`, `clone`, `own_init`;
 //! - for checkpoints: `standstill` (with `meeting` below the objects), `state`.
 //!
 //! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
@@ -70,6 +70,7 @@ mod ptrace_stop;
 mod ptrace_syscall;
 mod ptrace_tracer;
 mod ptrace_watch;
+mod recycling;
 mod replace;
 mod resource;
 mod run;

@@ -4,6 +4,7 @@
 use crate::current::Current;
 use crate::hold_creds::CredLock;
 use crate::life::Life;
+use crate::recycling::{Domain, exit_or_keep};
 use crate::task::Task;
 use crate::usage::{begin_end, retire_memory};
 use abi::Errno;
@@ -130,6 +131,10 @@ impl Current {
         self.task.set_word(Word::RobustList, 0);
         self.task.set_word(Word::ClearChildTid, 0);
         let own_time = self.exact_user_time();
+        let dumpable = self.mm.dumpable.load(Ordering::Relaxed) == 1;
+        let domain = (dumpable && !self.mm.users.shared())
+            .then(|| Domain::of(&self.task, self.fs(), &self.task.creds()))
+            .flatten();
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
         let filter = self.mm.dump_filter.load(Ordering::Relaxed);
         l.mm.dump_filter.store(filter, Ordering::Relaxed);
@@ -156,7 +161,7 @@ impl Current {
         let before = self.task.user_before.load(Ordering::Relaxed);
         let before = before.saturating_add(own_time.unwrap_or(group_time));
         self.task.user_before.store(before, Ordering::Relaxed);
-        old_ctx.exit();
+        exit_or_keep(self.kernel(), old_ctx, domain);
         drop(old_mm);
         let gate = self.task.vfork.lock().take();
         if let Some(gate) = gate {

@@ -105,7 +105,7 @@ impl Current {
 impl ThreadGroup {
     /// Processor time in guest code since the process uses this address space.
     fn user_time_in(&self, mm: &mm::Mm) -> u64 {
-        let all = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
+        let all = mm.space.processor_time().unwrap_or(0);
         all.saturating_sub(mm.users.taken()).saturating_sub(self.not_ours.load(Ordering::Relaxed))
     }
 
@@ -132,6 +132,8 @@ impl ThreadGroup {
         {
             let mut usage = self.usage.lock();
             let [.., read, written, voluntary, involuntary] = usage.image;
+            let [before_minor, before_major, ..] = mm.space.before().counts;
+            let (minor, major) = (minor.saturating_sub(before_minor), major.saturating_sub(before_major));
             usage.image = [minor, major, read, written, voluntary, involuntary];
         }
     }

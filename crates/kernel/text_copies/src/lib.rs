@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 use abi::stat::Attr;
-use abi::{page_down, page_up};
+use abi::{libc, page_down, page_up};
 use elf::{FileHeader, ProgramHeader, program_flags, program_kind};
 use hostsys::fs as host;
 use lock_order::Mutex;
@@ -36,6 +36,8 @@ const MAX_BYTES: usize = 24 << 20;
 /// Files that are known at most, and call sites of each one.
 const MAX_FILES: usize = 256;
 const MAX_SITES: usize = 64;
+/// A file that is mapped so often is popular; it is looked at again after as many mappings.
+const POPULAR: u32 = 16;
 /// Program headers that are looked at.
 const MAX_HEADERS: usize = 64;
 
@@ -92,7 +94,7 @@ fn same(a: &Attr, b: &Attr) -> bool {
 
 enum State {
     /// Has no twin yet: processes in which call sites raised signals, and the sites' offsets in the file.
-    Seen(Vec<i32>, BTreeSet<u64>),
+    Seen(Vec<(i32, u64)>, BTreeSet<u64>),
     Ready(Arc<Image>),
     /// Cannot have one, or one is just being made.
     Without,
@@ -103,6 +105,8 @@ enum State {
 pub struct Twins {
     /// All files, by the host's numbers.
     files: Mutex<HashMap<(u64, u64), State>>,
+    /// How often files were mapped, by the same numbers.
+    uses: Mutex<HashMap<(u64, u64), u32>>,
     /// How many twins there are, and their size.
     count: AtomicUsize,
     bytes: Arc<AtomicUsize>,
@@ -124,6 +128,32 @@ impl Twins {
             return None;
         }
         Some(image)
+    }
+
+    /// A program maps a file privately, by this descriptor. Of one that is mapped often and that everybody may read, all
+    /// processes keep the descriptor. `all_see` as for [`Twins::note`].
+    pub fn used(&self, ctx: &mut dyn Context, file: &OpenFile, fd: &Arc<OwnedFd>, all_see: bool) {
+        let Some(id) = file.ops.image().filter(|_| all_see) else { return };
+        {
+            let mut uses = self.uses.lock();
+            if uses.len() >= MAX_FILES && !uses.contains_key(&id) {
+                uses.clear();
+            }
+            let n = uses.entry(id).or_default();
+            *n = n.wrapping_add(1);
+            if !n.is_multiple_of(POPULAR) {
+                return;
+            }
+        }
+        let reads_only =
+            || host::status_flags(&**fd).is_ok_and(|flags| flags & libc::O_ACCMODE == libc::O_RDONLY);
+        if is_public(file)
+            && is_settled(file)
+            && reads_only()
+            && let Some(rewriter) = ctx.rewriter()
+        {
+            rewriter.share(fd);
+        }
     }
 
     /// The file of this twin is another one now.
@@ -176,9 +206,11 @@ impl Twins {
             if sites.len() < MAX_SITES {
                 sites.insert(offset);
             }
-            let pid = ctx.space().host_pid();
-            if !processes.contains(&pid) {
-                processes.push(pid);
+            // A process of the host may serve several programs.
+            let space = ctx.space();
+            let program = (space.host_pid(), space.before().time);
+            if !processes.contains(&program) {
+                processes.push(program);
             }
             if processes.len() < PROCESSES {
                 return;

@@ -73,6 +73,26 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
     /// Ends the guest thread: executes queued actions (faults ignored), then the host thread exits.
     /// With the address space's last context this ends the host process as well.
     fn exit(self: Box<Self>);
+    /// As [`Context::exit`], and keeps the host process for another program where that is possible. Its memory is
+    /// emptied while nobody waits. `None`: the process has ended, or is not to serve again.
+    fn recycle(self: Box<Self>) -> Option<Recycled> {
+        self.exit();
+        None
+    }
+    /// Of [`Recycled::context`]: makes it what [`Platform::new_space`](crate::Platform::new_space) returns. EAGAIN: not yet,
+    /// its memory is still being emptied. Other errors: it must [`Context::exit`].
+    fn renew(&mut self) -> Result<()> {
+        Err(abi::Errno::EINVAL)
+    }
+}
+
+/// A host process without a program.
+pub struct Recycled {
+    /// To be renewed before all else.
+    pub context: Box<dyn Context>,
+    /// Its `kill` ends the process unless it has emptied its memory: for a guest that does not let that happen. To be dropped
+    /// before the context is renewed.
+    pub emptying: Arc<dyn AddressSpace>,
 }
 
 /// What a context adds to its [`AddressSpace`]: memory that came along with a call, and writes that go along with the resume.

@@ -65,8 +65,8 @@ impl GuestProcess {
 
     /// See [`AddressSpace::kill`](crate::AddressSpace::kill).
     pub fn kill(&self) {
-        // ESRCH: it has ended already.
-        let _ = process::pidfd_kill(self.pidfd.as_fd(), abi::libc::SIGKILL);
+        // ESRCH: it has ended already, or serves another address space.
+        let _ = self.while_alive(|_| process::pidfd_kill(self.pidfd.as_fd(), abi::libc::SIGKILL));
     }
 
     /// How many of `len` bytes from `addr` on are the guest's.

@@ -17,7 +17,7 @@ mod native;
 mod rewriting;
 
 pub use context::{
-    Context, ExtendedState, GuestMemory, HostUsage, MINCORE_PAGES, OwnCall, OwnCalls, Transfer, Usage,
+    Context, ExtendedState, GuestMemory, HostUsage, MINCORE_PAGES, OwnCall, OwnCalls, Recycled, Transfer, Usage,
 };
 pub use guest_process::GuestProcess;
 pub use native::{KNOWN_CALLS, NATIVE, NATIVE_CALLS, Native};
@@ -259,6 +259,24 @@ pub trait AddressSpace: Send + Sync {
     fn kill(&self);
     /// Host process id, for debugging, resource usage and /proc of the host.
     fn host_pid(&self) -> i32;
+    /// What the host counts of the process from before this address space.
+    fn before(&self) -> Before {
+        Before::default()
+    }
+    /// Processor time in nanoseconds that the guest has used in this address space, if the host tells.
+    fn processor_time(&self) -> Option<u64> {
+        let all = hostsys::clock::process_cpu_ns(self.host_pid())?;
+        Some((all as u64).saturating_sub(self.before().time))
+    }
+}
+
+/// What the host had counted of a process when an address space began in it.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Processor time in nanoseconds.
+    pub time: u64,
+    /// As [`HostUsage::counts`].
+    pub counts: [u64; 6],
 }
 
 /// A word of a guest thread that some platforms keep where the guest's side can change it without asking, by the system calls

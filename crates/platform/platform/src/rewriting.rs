@@ -56,6 +56,8 @@ pub trait Rewriter {
     /// Makes a twin of `text`, whole pages, the last of which belongs to the program up to offset `end`; `sites` are call sites to be
     /// rewritten at once; every process of the sandbox may read it if it is `public`. `None`: it would be of no use, or cannot be made.
     fn make_twin(&self, text: &[u8], end: u64, sites: &[u64], public: bool) -> Option<Arc<dyn Twin>>;
+    /// Many programs map this file, which is open for reading only, and every process of the sandbox may read it.
+    fn share(&self, fd: &Arc<OwnedFd>);
     /// A twin is mapped at `start` in this address space (and in its forks).
     fn add_twin(&mut self, start: u64, twin: &Arc<dyn Twin>);
     /// Its trampolines are about to go; nothing leads there any more.

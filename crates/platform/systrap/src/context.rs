@@ -9,8 +9,8 @@ use crate::space::{Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
 use platform::{
-    Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, HostUsage, Interrupt,
-    KNOWN_CALLS, Regs, Rewrite, Rewriter, Spawn, Transfer, Usage,
+    Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, Interrupt, KNOWN_CALLS,
+    Recycled, Regs, Rewrite, Rewriter, Spawn, Transfer,
 };
 use smallvec::SmallVec;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,7 @@ mod begin;
 mod handoff;
 mod lending;
 mod own_calls;
+mod recycle;
 mod rewriting;
 mod spawn;
 
@@ -86,6 +87,8 @@ pub(crate) struct SystrapContext {
     begun: Option<usize>,
     /// For waits for requests to the listener, once there was one.
     bell: Option<notify::Bell>,
+    /// The process empties its memory: see [`Context::recycle`].
+    emptying: bool,
     ended: bool,
 }
 
@@ -118,6 +121,7 @@ impl SystrapContext {
             fresh: Vec::new(),
             begun: None,
             bell: None,
+            emptying: false,
             ended: false,
         }
     }
@@ -472,7 +476,10 @@ impl SystrapContext {
         self.lending_done(false);
         // The thread may serve another context next.
         self.place.stay_anywhere(&self.inner.cpus);
-        if self.stop_early().is_err() || self.thread.is_dead() {
+        if self.emptying {
+            self.thread.space.kill();
+        }
+        if self.emptying || self.stop_early().is_err() || self.thread.is_dead() {
             return;
         }
         self.inner.forget(&self.thread);
@@ -516,7 +523,7 @@ fn held(space: &Space, action: &Action) -> Option<Job> {
     const FREE: i32 = libc::MAP_NORESERVE | libc::MAP_POPULATE;
     match action {
         Action::MapFile { addr, len, prot, flags, fd, offset } if flags & !FREE == libc::MAP_PRIVATE => {
-            let number = space.number_of(fd)?;
+            let number = space.held.number_of(fd)?;
             let flags = flags | libc::MAP_FIXED;
             Some(Job::MapHeld(number, [*addr, *len, *prot as u64, flags as u64, *offset]))
         }
@@ -611,6 +618,7 @@ impl Context for SystrapContext {
         let (start, len) = self.inner.limits.vdso.ok_or(Errno::EINVAL)?;
         platform::within(addr, data.len(), (start, len)).ok_or(Errno::EINVAL)?;
         self.flush()?;
+        self.thread.space.set_changed();
         let protect = |prot: i32| [start, len, prot as u64, 0, 0, 0];
         self.host_call(libc::SYS_mprotect, protect(libc::PROT_READ | libc::PROT_WRITE))?;
         let written = self.thread.space.process.while_alive(|pid| process::vm_write(pid, addr, data));
@@ -637,6 +645,14 @@ impl Context for SystrapContext {
 
     fn exit(mut self: Box<Self>) {
         self.end();
+    }
+
+    fn recycle(mut self: Box<Self>) -> Option<Recycled> {
+        self.empty()
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        self.emptied()
     }
 }
 
@@ -761,30 +777,6 @@ impl ExtendedState for SystrapContext {
             return Ok(false);
         }
         self.xstate_job(Job::FetchXstate(addr, mask))
-    }
-}
-
-impl Usage for SystrapContext {
-    fn usage(&mut self, thread: bool) -> Option<HostUsage> {
-        // struct rusage, in the copy buffer.
-        self.flush().ok()?;
-        let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
-        let who = if thread { abi::libc::RUSAGE_THREAD } else { abi::libc::RUSAGE_SELF };
-        self.host_call(abi::libc::SYS_getrusage, [who as u64, buf, 0, 0, 0, 0]).ok()?;
-        let mut bytes = [0; HostUsage::SIZE];
-        self.slot().read_window(0, HostUsage::OFFSET, &mut bytes);
-        Some(HostUsage::parse(&bytes))
-    }
-
-    fn thread_time(&mut self, host_tid: i32) -> Option<u64> {
-        // struct timespec, in the copy buffer.
-        self.flush().ok()?;
-        let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
-        let clock = stub::filter::thread_clock(host_tid);
-        self.host_call(abi::libc::SYS_clock_gettime, [clock, buf, 0, 0, 0, 0]).ok()?;
-        let mut time = [0; 16];
-        self.slot().read_window(0, 0, &mut time);
-        stub::filter::nanoseconds(time)
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `slot`, `actions`: shared memory with a stub thread, and what is asked of it.
 //! - `place`: on which CPU a sentry thread runs.
 //! - `rewrite`: call sites that no longer need a signal; `twin`: text in which that is done for all processes.
+//! - `common`: files that all processes have open.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
 //! - `census`: finds processes and threads that a hostile guest did not report.
 //!
@@ -20,6 +21,7 @@
 
 mod actions;
 mod census;
+mod common;
 mod context;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -137,8 +139,7 @@ pub(crate) struct Inner {
     forks: Mutex<Forks>,
     serving: notify::Serving,
     pool: Mutex<Pool>,
-    /// Files that new processes are to have open, as nearly all map them: it saves a question to the listener each time.
-    common: Mutex<Vec<Arc<OwnedFd>>>,
+    common: common::Common,
     /// Signalled when the pool has changed in either direction.
     pool_changed: Condvar,
 }
@@ -253,12 +254,12 @@ impl Systrap {
             forks: Mutex::default(),
             serving: notify::Serving::default(),
             pool: Mutex::default(),
-            common: Mutex::default(),
+            common: common::Common::default(),
             pool_changed: Condvar::new(),
         });
         let slot = Arc::new(SlotMap::from(launched.slot));
         let pid = launched.pid;
-        let space = Space::new(pid, launched.pidfd, launched.slot_file, 0, slot.clone(), &inner.limits);
+        let space = Space::new(pid, launched.pidfd, Arc::new(launched.slot_file), 0, slot.clone(), &inner.limits);
         let space = Arc::new(space);
         inner.adopt(&space).map_err(host("epoll_ctl"))?;
         let thread = Thread::new(space, 0, slot, pid);
@@ -302,8 +303,6 @@ impl Prepared {
 
 /// Keeps blank processes ready. Owns the zygote, which ends with this thread.
 fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
-    // How many of the common files it has been given.
-    let mut common = 0;
     let mut pool = inner.pool.lock();
     while !inner.stopping.load(Ordering::SeqCst) {
         let (few, enough) = SPARES;
@@ -329,14 +328,7 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
         }
         let failures = pool.failures;
         drop(pool);
-        let next = inner.common.lock().get(common).cloned();
-        if let Some(fd) = next {
-            // Without it they ask.
-            let _ = zygote.hold(fd);
-            common += 1;
-            pool = inner.pool.lock();
-            continue;
-        }
+        zygote.keep_up();
         // Nothing waits for it, as a rule, and two threads that serve the listener wake each other.
         let blank = zygote.spawn_fork(false);
         if let Err(e) = &blank {

@@ -1,23 +1,28 @@
 //! A stub process: memory of the guest, slots, and what happens when it dies.
 
 use crate::FIRST_SLOT;
+use crate::common::Held;
 use crate::lent_fds::Lent;
 use crate::rewrite::Sites;
 use crate::slot::SlotMap;
 use abi::{Errno, Result};
 use hostsys::{futex, process};
-use parking_lot::{Mutex, RwLock};
-use platform::{AddressSpace, GuestProcess, Interrupt, KNOWN_CALLS, Limits, Word};
+use parking_lot::Mutex;
+use platform::{AddressSpace, Before, GuestProcess, Interrupt, KNOWN_CALLS, Limits, Word};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use stub::layout::{INTERRUPT_SIGNAL, KNOWN_BIT, NSLOTS, SLEEP, STUB_TEXT};
 
 /// A stub process.
 pub(crate) struct Space {
     pub(crate) process: GuestProcess,
-    slot_file: OwnedFd,
+    slot_file: Arc<OwnedFd>,
+    /// What the host had counted of the process before it served this address space.
+    before: OnceLock<Before>,
+    /// The process has had other threads, or not only its memory is another one than that of a new process.
+    changed: AtomicBool,
     /// Guest threads that have not ended.
     pub(crate) contexts: AtomicU32,
     slots: Mutex<Slots>,
@@ -28,8 +33,8 @@ pub(crate) struct Space {
     pub(crate) forked: AtomicBool,
     /// Call sites rewritten in this memory.
     pub(crate) sites: Sites,
-    /// Descriptors that the process has had from the start, and their numbers there. A guest that closes them harms itself.
-    pub(crate) held: RwLock<Vec<(Arc<OwnedFd>, u64)>>,
+    /// Common files that the process has open.
+    pub(crate) held: Held,
     /// Descriptors that it reads files by.
     pub(crate) lent: Lent,
 }
@@ -48,7 +53,7 @@ impl Space {
     pub(crate) fn new(
         pid: i32,
         pidfd: OwnedFd,
-        slot_file: OwnedFd,
+        slot_file: Arc<OwnedFd>,
         leader: usize,
         map: Arc<SlotMap>,
         limits: &Limits,
@@ -58,20 +63,17 @@ impl Space {
         Space {
             process: GuestProcess::new(pid, pidfd, limits.max.min(STUB_TEXT), limits.vdso),
             slot_file,
+            before: OnceLock::new(),
+            changed: AtomicBool::new(false),
             contexts: AtomicU32::new(0),
             slots: Mutex::new(slots),
             threads,
             newcomers: AtomicUsize::new(0),
             forked: AtomicBool::new(false),
             sites: Sites::default(),
-            held: RwLock::default(),
+            held: Held::default(),
             lent: Lent::default(),
         }
-    }
-
-    /// The number that this descriptor has in the process.
-    pub(crate) fn number_of(&self, fd: &Arc<OwnedFd>) -> Option<u64> {
-        self.held.read().iter().find(|(f, _)| Arc::ptr_eq(f, fd)).map(|(_, n)| *n)
     }
 
     /// A slot that no host thread uses.
@@ -117,8 +119,36 @@ impl Space {
             return None;
         }
         let map = slots.maps.remove(&FIRST_SLOT).filter(|map| Arc::strong_count(map) == 1)?;
-        crate::slot::empty_file(&self.slot_file).ok()?;
-        Some((self.slot_file, map))
+        let file = Arc::into_inner(self.slot_file)?;
+        crate::slot::empty_file(&file).ok()?;
+        Some((file, map))
+    }
+
+    /// The process is not to serve another program.
+    pub(crate) fn set_changed(&self) {
+        self.changed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether only its memory may be another one than that of a new process.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        !self.changed.load(Ordering::SeqCst) && !self.forked.load(Ordering::SeqCst)
+    }
+
+    /// Another address space of the same process, of which only the first thread is left.
+    pub(crate) fn successor(&self, limits: &Limits) -> Result<Space> {
+        let pidfd = self.process.pidfd().try_clone_to_owned().map_err(|_| Errno::EMFILE)?;
+        let (leader, map) = {
+            let slots = self.slots.lock();
+            (slots.leader, slots.maps.get(&slots.leader).cloned().ok_or(Errno::ESRCH)?)
+        };
+        let mut space = Space::new(self.process.pid, pidfd, self.slot_file.clone(), leader, map, limits);
+        space.held = self.held.copy();
+        Ok(space)
+    }
+
+    /// A program begins in a process that has served another one.
+    pub(crate) fn begins_after(&self, before: Before) {
+        let _ = self.before.set(before);
     }
 
     pub(crate) fn give_back(&self, index: usize) {
@@ -127,6 +157,7 @@ impl Space {
 
     /// Announces a thread, until the guard goes.
     pub(crate) fn expect_thread(&self) -> Newcomer<'_> {
+        self.set_changed();
         self.newcomers.fetch_add(1, Ordering::SeqCst);
         Newcomer(self)
     }
@@ -189,6 +220,10 @@ impl AddressSpace for Space {
 
     fn host_pid(&self) -> i32 {
         self.process.pid
+    }
+
+    fn before(&self) -> Before {
+        self.before.get().copied().unwrap_or_default()
     }
 }
 

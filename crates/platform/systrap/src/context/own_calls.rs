@@ -11,6 +11,9 @@ impl OwnCalls for SystrapContext {
         self.flush()?;
         let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
         let (nr, args) = stub::own_call::registers(call, buf, &self.inner.limits)?;
+        if matches!(call, OwnCall::HugePagesOff(..)) {
+            self.thread.space.set_changed();
+        }
         self.host_call(nr, args)?;
         let result = self.slot().result().load(Relaxed);
         self.slot().read_window(0, 0, out);

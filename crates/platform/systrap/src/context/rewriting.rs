@@ -2,10 +2,8 @@
 
 use super::{EFLAGS_RF, SystrapContext};
 use platform::{Rewrite, Rewriter, Twin};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-
-/// Most twins of which new processes have a descriptor from the start.
-const MAX_COMMON: usize = 8;
 
 impl Rewriter for SystrapContext {
     fn hot_site(&mut self) -> Option<u64> {
@@ -23,11 +21,14 @@ impl Rewriter for SystrapContext {
 
     fn make_twin(&self, text: &[u8], end: u64, sites: &[u64], public: bool) -> Option<Arc<dyn Twin>> {
         let twin = crate::twin::TextTwin::new(text, end, sites).ok()?;
-        let mut common = self.inner.common.lock();
-        if public && common.len() < MAX_COMMON {
-            common.push(twin.fd().clone());
+        if public {
+            self.inner.common.add(twin.fd());
         }
         Some(Arc::new(twin))
+    }
+
+    fn share(&self, fd: &Arc<OwnedFd>) {
+        self.inner.common.add(fd);
     }
 
     fn add_twin(&mut self, start: u64, twin: &Arc<dyn Twin>) {

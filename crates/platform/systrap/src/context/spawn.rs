@@ -64,16 +64,18 @@ impl SystrapContext {
         Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
     }
 
-    /// Gives the process, and those that are forked from it, a descriptor to keep.
-    pub(crate) fn hold(&mut self, fd: Arc<OwnedFd>) -> Result<()> {
-        match self.report(&[Job::Hold(fd.clone())]) {
-            Err(ProcessGone) => Err(Errno::ESRCH),
-            Ok(Err((_, e))) => Err(e),
-            Ok(Ok(())) => {
-                let number = self.slot().result().load(Relaxed);
-                self.thread.space.held.write().push((fd, number));
-                Ok(())
+    /// Of the zygote: closes common files that are gone, and takes those that are new.
+    pub(crate) fn keep_up(&mut self) {
+        for number in self.thread.space.held.take_gone() {
+            let _ = self.host_call(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
+        }
+        while let Some(fd) = self.inner.common.missing(&self.thread.space.held) {
+            // Without it they ask.
+            if !matches!(self.report(&[Job::Hold(fd.clone())]), Ok(Ok(()))) {
+                return;
             }
+            let number = self.slot().result().load(Relaxed);
+            self.thread.space.held.add(&fd, number);
         }
     }
 
@@ -120,9 +122,9 @@ impl SystrapContext {
                 return Err(e);
             }
         };
-        let mut space = Space::new(pid, pidfd, file, index, slot.clone(), &self.inner.limits);
+        let mut space = Space::new(pid, pidfd, Arc::new(file), index, slot.clone(), &self.inner.limits);
         space.sites = self.thread.space.sites.copy();
-        *space.held.get_mut() = self.thread.space.held.read().clone();
+        space.held = self.thread.space.held.copy();
         let space = Arc::new(space);
         self.inner.adopt(&space)?;
         let thread = Thread::new(space, index, slot, pid);

@@ -1,0 +1,195 @@
+//! Stub processes that serve several programs, one after the other, and what the host counts of each program.
+//!
+//! The kernel decides which program may follow which other one. What a hostile program can leave behind is what it may
+//! do to a process with its own rights: descriptors that it was given to map, bytes in slots and private stacks. So
+//! a process with anything else is refused here: other threads, forks, a changed vDSO.
+
+use super::{ProcessGone, SystrapContext};
+use crate::FIRST_SLOT;
+use crate::actions::{Encoder, Job};
+use crate::space::Thread;
+use abi::{Errno, Result};
+use hostsys::process;
+use platform::{AddressSpace, Before, Context, HostUsage, KNOWN_CALLS, Recycled, Usage, Word};
+use rustix::event::epoll;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use stub::layout as l;
+
+/// A process whose memory was once larger than so many KiB does not serve again: the host's largest resident set stays what it was.
+const LARGEST: u64 = 32 << 10;
+
+/// What is to end unless the process has emptied its memory.
+struct Emptying {
+    thread: Arc<Thread>,
+    /// The last request before that.
+    last: u32,
+}
+
+impl AddressSpace for Emptying {
+    fn read(&self, _addr: u64, _buf: &mut [u8]) -> usize {
+        0
+    }
+
+    fn write(&self, _addr: u64, _data: &[u8]) -> usize {
+        0
+    }
+
+    fn kill(&self) {
+        if !self.thread.has_news(self.last) {
+            self.thread.space.kill();
+        }
+    }
+
+    fn host_pid(&self) -> i32 {
+        self.thread.space.host_pid()
+    }
+}
+
+impl SystrapContext {
+    /// See [`Context::recycle`].
+    pub(super) fn empty(&mut self) -> Option<Recycled> {
+        let recycled = self.move_to_new_space();
+        if recycled.is_none() {
+            self.end();
+        }
+        recycled
+    }
+
+    fn move_to_new_space(&mut self) -> Option<Recycled> {
+        let old = self.thread.space.clone();
+        let first = self.thread.index == FIRST_SLOT && self.thread.tid == old.process.pid;
+        let quiet = !self.ended && !self.emptying && self.begun.is_none() && self.lending.is_none();
+        if !first || !quiet || !self.alone() || !old.is_unchanged() || self.thread.is_dead() {
+            return None;
+        }
+        let space = old.successor(&self.inner.limits).ok()?;
+        let slot = self.thread.slot.clone();
+        // From here on nobody reaches the process by the old address space.
+        old.process.set_ended();
+        old.contexts.fetch_sub(1, SeqCst);
+        self.ended = true;
+        self.place.stay_anywhere(&self.inner.cpus);
+        let _ = epoll::delete(&self.inner.epoll, old.process.pidfd());
+        let space = Arc::new(space);
+        self.inner.adopt(&space).ok()?;
+        // One that has ended meanwhile may have been reaped, and its number given to another process.
+        if !matches!(process::wait_child(space.process.pidfd(), false), Ok(process::Wait::Running)) {
+            space.died();
+            return None;
+        }
+        let thread = Thread::new(space.clone(), FIRST_SLOT, slot, self.thread.tid);
+        self.inner.register(&thread);
+        let mut context = SystrapContext::new(self.inner.clone(), thread.clone(), platform::Regs::default());
+        self.let_go();
+        (context.last, context.letting_go) = (self.last, self.letting_go);
+        context.reset_slot();
+        let jobs = context.emptying_jobs(old.lent.ever());
+        let mut encoder = Encoder::new(&jobs, FIRST_SLOT);
+        thread.grants.lock().fds = encoder.fill(&thread.slot, None);
+        context.encode_copy();
+        // Nobody looks for what comes of it before the process is needed.
+        thread.slot.spin().store(0, Relaxed);
+        context.emptying = true;
+        context.post(l::CMD_REPORT);
+        let emptying = Arc::new(Emptying { thread, last: context.last });
+        Some(Recycled { context: Box::new(context), emptying })
+    }
+
+    /// The slot as a new one, but for the state of the hand-off.
+    fn reset_slot(&self) {
+        let slot = self.slot();
+        for word in [slot.report_all(), slot.waiting(), slot.xstate_size()] {
+            word.store(0, Relaxed);
+        }
+        slot.hot().store(0, Relaxed);
+        for nr in KNOWN_CALLS {
+            slot.known(nr).store(0, Relaxed);
+        }
+        for word in [Word::Blocked, Word::Pending, Word::RobustList, Word::ClearChildTid] {
+            slot.word(word).store(0, Relaxed);
+        }
+    }
+
+    /// Unmaps all that is the guest's and has the host say what it has counted.
+    fn emptying_jobs(&self, lent: bool) -> Vec<Job> {
+        let call = |nr: i64, a: u64, b: u64| Job::Call(nr as u64, [a, b, 0, 0, 0, 0]);
+        let numbers = if lent { l::LENT_FIRST..l::LENT_FIRST + l::LENT } else { 0..0 };
+        let mut jobs: Vec<Job> = numbers.map(|number| call(libc::SYS_close, number, 0)).collect();
+        jobs.push(call(libc::SYS_munmap, 0, self.inner.limits.max));
+        let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
+        jobs.push(call(libc::SYS_getrusage, libc::RUSAGE_SELF as u64, buf));
+        let held = &self.thread.space.held;
+        jobs.extend(held.take_gone().into_iter().map(|number| call(libc::SYS_close, number, 0)));
+        // The last job, as its result is looked at.
+        jobs.extend(self.inner.common.missing(held).map(Job::Hold));
+        jobs
+    }
+
+    /// See [`Context::renew`].
+    pub(super) fn emptied(&mut self) -> Result<()> {
+        if !self.emptying {
+            return Ok(());
+        }
+        if !self.thread.has_news(self.last) {
+            return Err(Errno::EAGAIN);
+        }
+        self.emptying = false;
+        self.slot().spin().store(self.inner.spin, Relaxed);
+        let gone = |ProcessGone| Errno::ESRCH;
+        self.await_request().map_err(gone)?;
+        if self.what() != l::REQ_DONE {
+            self.violation();
+            return Err(Errno::ESRCH);
+        }
+        if let Some(fd) = std::mem::take(&mut self.thread.grants.lock().fds).pop() {
+            self.thread.space.held.add(&fd, self.slot().result().load(Relaxed));
+        }
+        let mut bytes = [0; HostUsage::SIZE];
+        self.slot().read_window(0, HostUsage::OFFSET, &mut bytes);
+        let HostUsage { maxrss, counts } = HostUsage::parse(&bytes);
+        if maxrss > LARGEST {
+            return Err(Errno::ENOMEM);
+        }
+        let time = hostsys::clock::process_cpu_ns(self.thread.tid).unwrap_or(0) as u64;
+        self.thread.space.begins_after(Before { time, counts });
+        Ok(())
+    }
+
+    /// What a thread had used before it served this address space.
+    fn before_thread(&self, tid: i32) -> Before {
+        let space = &self.thread.space;
+        if tid == space.process.pid { space.before() } else { Before::default() }
+    }
+}
+
+impl Usage for SystrapContext {
+    fn usage(&mut self, thread: bool) -> Option<HostUsage> {
+        // struct rusage, in the copy buffer.
+        self.flush().ok()?;
+        let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
+        let who = if thread { abi::libc::RUSAGE_THREAD } else { abi::libc::RUSAGE_SELF };
+        self.host_call(abi::libc::SYS_getrusage, [who as u64, buf, 0, 0, 0, 0]).ok()?;
+        let mut bytes = [0; HostUsage::SIZE];
+        self.slot().read_window(0, HostUsage::OFFSET, &mut bytes);
+        let all = HostUsage::parse(&bytes);
+        // The first thread is the only one that may have been there before.
+        let before = if thread { self.before_thread(self.thread.tid) } else { self.thread.space.before() };
+        let counts = std::array::from_fn(|i| {
+            let [all, before] = [all.counts, before.counts].map(|counts| counts.get(i).copied().unwrap_or(0));
+            all.saturating_sub(before)
+        });
+        Some(HostUsage { counts, ..all })
+    }
+
+    fn thread_time(&mut self, host_tid: i32) -> Option<u64> {
+        // struct timespec, in the copy buffer.
+        self.flush().ok()?;
+        let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
+        let clock = stub::filter::thread_clock(host_tid);
+        self.host_call(abi::libc::SYS_clock_gettime, [clock, buf, 0, 0, 0, 0]).ok()?;
+        let mut time = [0; 16];
+        self.slot().read_window(0, 0, &mut time);
+        Some(stub::filter::nanoseconds(time)?.saturating_sub(self.before_thread(host_tid).time))
+    }
+}
