@@ -33,6 +33,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How much longer a spin lasts after the partner has just been woken.
 const WAKING: u64 = 4;
 
+/// Requests of a new program for which the sentry's thread spins as long: programs start with calls and some work in turn.
+const YOUNG: u32 = 48;
+
 /// The resume flag, which does nothing to the guest, but the stub sees that flags change.
 const EFLAGS_RF: u64 = 1 << 16;
 
@@ -76,6 +79,8 @@ pub(crate) struct SystrapContext {
     backoff: u32,
     /// The last answer had to wake the stub.
     woke: bool,
+    /// Requests of a new program that are still awaited longer than others.
+    young: u32,
     /// Where this thread was when it answered.
     cpu: u32,
     place: Place,
@@ -115,6 +120,7 @@ impl SystrapContext {
             skip: 0,
             backoff: 0,
             woke: false,
+            young: 0,
             cpu: cpu::current(),
             place: Place::default(),
             hot: 0,

@@ -360,7 +360,8 @@ impl Platform for Systrap {
         let mut pool = self.inner.pool.lock();
         // A host that is slow is waited for.
         loop {
-            if let Some(blank) = pool.blanks.pop() {
+            if let Some(mut blank) = pool.blanks.pop() {
+                blank.begin_young();
                 self.inner.pool_changed.notify_all();
                 return Ok(Box::new(blank));
             }

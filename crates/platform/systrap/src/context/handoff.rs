@@ -1,6 +1,6 @@
 //! Answers and requests: how the two sides wait for each other, and rounds of actions in between.
 
-use super::{LOOK_AGAIN, ProcessGone, SystrapContext, WAKING};
+use super::{LOOK_AGAIN, ProcessGone, SystrapContext, WAKING, YOUNG};
 use crate::actions::{Encoder, Job};
 use abi::{Errno, Result};
 use hostsys::{cpu, futex};
@@ -10,6 +10,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use stub::layout as l;
 
 impl SystrapContext {
+    /// A program begins.
+    pub(crate) fn begin_young(&mut self) {
+        self.young = YOUNG;
+    }
+
     /// Answers the last request.
     pub(super) fn post(&mut self, cmd: u32) {
         let slot = &*self.thread.slot;
@@ -31,7 +36,8 @@ impl SystrapContext {
         }
         let slot = &*self.thread.slot;
         // A woken thread takes some time to issue its next request.
-        let limit = u64::from(self.inner.spin) * if self.woke { WAKING } else { 1 };
+        let limit = u64::from(self.inner.spin) * if self.woke || self.young > 0 { WAKING } else { 1 };
+        self.young = self.young.saturating_sub(1);
         let mut spin = limit != 0 && slot.stub_cpu() != me;
         if spin && self.skip > 0 {
             self.skip -= 1;

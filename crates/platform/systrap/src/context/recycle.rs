@@ -135,6 +135,7 @@ impl SystrapContext {
             return Err(Errno::EAGAIN);
         }
         self.emptying = false;
+        self.begin_young();
         self.slot().spin().store(self.inner.spin, Relaxed);
         let gone = |ProcessGone| Errno::ESRCH;
         self.await_request().map_err(gone)?;
