@@ -177,6 +177,11 @@ impl Mm {
         self.map.lock().accessible(addr, len, libc::PROT_WRITE)
     }
 
+    /// The same of a copy from there.
+    pub fn readable(&self, addr: u64, len: u64) -> bool {
+        self.map.lock().accessible(addr, len, libc::PROT_READ)
+    }
+
     /// Excludes changes while `f` runs (fork).
     pub fn exclusive<T>(&self, f: impl FnOnce() -> T) -> T {
         let _ops = self.ops.lock();

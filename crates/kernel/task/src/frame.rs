@@ -2,6 +2,7 @@
 
 use crate::current::Current;
 use abi::{Errno, Result, SigInfo, SigSet};
+use platform::Moved;
 use signal::frame::{Frame, Place};
 use signal::{AltStack, SS_AUTODISARM, SigAction, TrapInfo};
 use zerocopy::IntoBytes;
@@ -21,8 +22,14 @@ impl Current {
         let fpstate = if size == 0 { 0 } else { xstate };
         let frame = Frame::new(act, &regs, &self.altstack, mask, info, trap, fpstate);
         self.check_range(at, xstate.wrapping_sub(at).wrapping_add(size))?;
-        let direct = size != 0 && self.ctx.store_frame(at, frame.as_bytes(), xstate)?;
-        if !direct {
+        // What could only fail because of another thread, at this moment, may fail with the resume.
+        let later = self.mm.writable(at, xstate.wrapping_sub(at).wrapping_add(size));
+        let stored = match size {
+            0 => Moved::Not,
+            _ => self.ctx.store_frame(at, frame.as_bytes(), xstate, later)?,
+        };
+        self.frame_queued = stored == Moved::Later;
+        if stored == Moved::Not {
             let mut bytes = frame.as_bytes().to_vec();
             bytes.resize((xstate - at) as usize, 0);
             bytes.extend_from_slice(&self.ctx.xstate()?);
@@ -36,7 +43,7 @@ impl Current {
         }
         let regs = self.ctx.regs_mut();
         frame.enter(regs, act, at);
-        if direct {
+        if stored != Moved::Not {
             // As a system call leaves them, which the thread is in: the platform returns faster then.
             (regs.rcx, regs.r11) = (regs.rip, regs.eflags);
         }
@@ -48,13 +55,20 @@ impl Current {
         let at = self.ctx.regs().rsp.wrapping_sub(8);
         let frame: Frame = self.read_value(at)?;
         let fpstate = frame.fpstate();
-        if fpstate != 0 && !self.ctx.fetch_xstate(fpstate)? {
-            let mut x = vec![0; self.kernel().platform.limits().xstate_size];
+        let size = self.kernel().platform.limits().xstate_size;
+        let later = fpstate != 0 && self.mm.readable(fpstate, size as u64);
+        let fetched = match fpstate {
+            0 => Moved::Not,
+            _ => self.ctx.fetch_xstate(fpstate, later)?,
+        };
+        self.frame_queued = fetched == Moved::Later;
+        if fpstate == 0 {
+            self.ctx.reset_xstate();
+        } else if fetched == Moved::Not {
+            let mut x = vec![0; size];
             let n = self.read_some(fpstate, &mut x)?;
             x.truncate(n);
             self.ctx.set_xstate(&x).map_err(|_| Errno::EFAULT)?;
-        } else if fpstate == 0 {
-            self.ctx.reset_xstate();
         }
         self.task.set_blocked(frame.mask());
         let old = *self.ctx.regs();

@@ -172,6 +172,7 @@ fn run(mut c: Current) {
         if !matches!(exit, Exit::ActionFailed { .. }) {
             c.mm.settle();
             c.settle_transfer();
+            c.frame_queued = false;
         }
         improve_text(&mut c);
         if c.report_all && matches!(exit, Exit::Interrupted | Exit::Fault(_)) {
@@ -197,6 +198,9 @@ fn run(mut c: Current) {
                 c.futex_passed(false);
             }
             Exit::FutexDone => c.futex_passed(false),
+            Exit::ActionFailed { .. } if std::mem::take(&mut c.frame_queued) => {
+                c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL);
+            }
             Exit::ActionFailed { errno, .. } => {
                 // A transfer, a copy, or a change of mappings that no other thread could have seen.
                 if !c.take_back_transfer() {

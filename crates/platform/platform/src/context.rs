@@ -144,18 +144,29 @@ pub trait ExtendedState {
     /// Resets the extended state to that of a new process.
     fn reset_xstate(&mut self);
     /// Writes a signal frame to guest memory at `addr` and the extended state, as [`ExtendedState::xstate`] gives it, at `xstate`,
-    /// a multiple of 64, after the queued actions; resets the state. False when that is not to be had now, and nothing has
-    /// been done; EFAULT when they cannot be written.
-    fn store_frame(&mut self, addr: u64, frame: &[u8], xstate: u64) -> Result<bool> {
-        let _ = (addr, frame, xstate);
-        Ok(false)
+    /// a multiple of 64, after the queued actions; resets the state. EFAULT when they cannot be written. With `later` the
+    /// platform may do that with the next `run`.
+    fn store_frame(&mut self, addr: u64, frame: &[u8], xstate: u64, later: bool) -> Result<Moved> {
+        let _ = (addr, frame, xstate, later);
+        Ok(Moved::Not)
     }
     /// Takes the extended state from guest memory, where one that [`ExtendedState::store_frame`] wrote is expected; the guest
-    /// may have changed it. False when that is not to be had now; EFAULT when it cannot be read or is not valid.
-    fn fetch_xstate(&mut self, addr: u64) -> Result<bool> {
-        let _ = addr;
-        Ok(false)
+    /// may have changed it. EFAULT when it cannot be read or is not valid. `later` as above.
+    fn fetch_xstate(&mut self, addr: u64, later: bool) -> Result<Moved> {
+        let _ = (addr, later);
+        Ok(Moved::Not)
     }
+}
+
+/// What has become of a wish to store extended state in guest memory, or to load it from there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// It is not to be had now, and nothing has been done.
+    Not,
+    /// It is done.
+    Now,
+    /// The next `run` does it, as a queued action that may fail: the only one.
+    Later,
 }
 
 /// Of a process or thread, as the host counts it.

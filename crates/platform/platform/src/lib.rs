@@ -17,7 +17,8 @@ mod native;
 mod rewriting;
 
 pub use context::{
-    Context, ExtendedState, GuestMemory, HostUsage, MINCORE_PAGES, OwnCall, OwnCalls, Recycled, Transfer, Usage,
+    Context, ExtendedState, GuestMemory, HostUsage, MINCORE_PAGES, Moved, OwnCall, OwnCalls, Recycled,
+    Transfer, Usage,
 };
 pub use guest_process::GuestProcess;
 pub use native::{KNOWN_CALLS, NATIVE, NATIVE_CALLS, Native};

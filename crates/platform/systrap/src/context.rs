@@ -10,7 +10,7 @@ use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
 use platform::{
     Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, Interrupt, KNOWN_CALLS,
-    Recycled, Regs, Rewrite, Rewriter, Spawn, Transfer,
+    Moved, Recycled, Regs, Rewrite, Rewriter, Spawn, Transfer,
 };
 use smallvec::SmallVec;
 use std::os::fd::OwnedFd;
@@ -70,6 +70,8 @@ pub(crate) struct SystrapContext {
     closing: Option<usize>,
     /// Extended state to load before the next resume.
     xstate: Option<Vec<u8>>,
+    /// Or to store in a signal frame, or to load from one, after what is queued.
+    framed: Option<Job>,
     /// Guest memory captured with the last system call: address and length.
     windows: [(u64, usize); 2],
     /// Sequence number of the last request seen.
@@ -115,6 +117,7 @@ impl SystrapContext {
             lending: None,
             closing: None,
             xstate: None,
+            framed: None,
             windows: [(0, 0); 2],
             last: l::FIRST_SEQ,
             skip: 0,
@@ -184,7 +187,7 @@ impl SystrapContext {
         let done = self.copy_now()?;
         if done.is_err() {
             self.queue.clear();
-            self.xstate = None;
+            (self.xstate, self.framed) = (None, None);
         }
         Ok(done)
     }
@@ -206,13 +209,15 @@ impl SystrapContext {
         let own = jobs.len();
         let space = &self.thread.space;
         jobs.extend(self.queue.drain(..).map(|action| held(space, &action).unwrap_or(Job::Action(action))));
+        jobs.extend(self.framed.take());
         self.lending_jobs(&mut jobs);
         (jobs, own)
     }
 
     /// There is nothing to be done but the copy that comes first.
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.xstate.is_none() && self.lending.is_none() && self.closing.is_none()
+        let quiet = self.queue.is_empty() && self.xstate.is_none() && self.framed.is_none();
+        quiet && self.lending.is_none() && self.closing.is_none()
     }
 
     fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
@@ -463,7 +468,19 @@ impl SystrapContext {
         (inside && direct).then(|| (self.inner.xstate.size as u64, self.inner.xstate.features()))
     }
 
-    fn xstate_job(&mut self, job: Job) -> Result<bool> {
+    /// Has a frame that is to be stored or loaded with the next resume so now.
+    fn settle_frame(&mut self) {
+        if self.framed.is_some() {
+            // The process is gone, or its stack is.
+            let _ = self.flush_queue();
+        }
+    }
+
+    fn xstate_job(&mut self, job: Job, later: bool) -> Result<Moved> {
+        if later {
+            self.framed = Some(job);
+            return Ok(Moved::Later);
+        }
         let gone = |ProcessGone| Errno::ESRCH;
         if let Err((_, e)) = self.flush_copy(false).map_err(gone)? {
             return Err(e);
@@ -471,7 +488,7 @@ impl SystrapContext {
         let (mut jobs, own) = self.take_jobs();
         jobs.push(job);
         self.checked(&jobs, own).map_err(gone)?.map_err(|_| Errno::EFAULT)?;
-        Ok(true)
+        Ok(Moved::Now)
     }
 
     fn end(&mut self) {
@@ -753,16 +770,21 @@ impl ExtendedState for SystrapContext {
     }
 
     fn set_xstate(&mut self, bytes: &[u8]) -> Result<()> {
+        self.settle_frame();
         self.xstate = Some(self.inner.xstate.sanitise(bytes)?);
         Ok(())
     }
 
     fn reset_xstate(&mut self) {
+        self.settle_frame();
         self.xstate = Some(self.inner.xstate.initial());
     }
 
-    fn store_frame(&mut self, at: u64, frame: &[u8], addr: u64) -> Result<bool> {
-        let Some((size, mask)) = self.xstate_at(addr) else { return Ok(false) };
+    fn store_frame(&mut self, at: u64, frame: &[u8], addr: u64, later: bool) -> Result<Moved> {
+        self.settle_frame();
+        // A failure is then that of the frame.
+        let later = later && self.is_idle() && self.copy.is_none();
+        let Some((size, mask)) = self.xstate_at(addr) else { return Ok(Moved::Not) };
         if addr.checked_add(size).is_none_or(|end| end > self.inner.limits.max) {
             return Err(Errno::EFAULT);
         }
@@ -772,17 +794,19 @@ impl ExtendedState for SystrapContext {
         let words = Action::Write { addr: addr + l::XSTATE_WORDS, data: layout.words().to_vec() };
         let header = Action::Write { addr: addr + 512, data: vec![0; 64] };
         self.queue.extend([words, header]);
-        self.xstate_job(Job::StoreXstate(addr, mask))
+        self.xstate_job(Job::StoreXstate(addr, mask), later)
     }
 
-    fn fetch_xstate(&mut self, addr: u64) -> Result<bool> {
-        let Some((_, mask)) = self.xstate_at(addr) else { return Ok(false) };
+    fn fetch_xstate(&mut self, addr: u64, later: bool) -> Result<Moved> {
+        self.settle_frame();
+        let later = later && self.is_idle() && self.copy.is_none();
+        let Some((_, mask)) = self.xstate_at(addr) else { return Ok(Moved::Not) };
         let mut words = [0; l::XSTATE_WORDS_SIZE as usize];
         let captured = self.captured(addr.wrapping_add(l::XSTATE_WORDS), &mut words);
         if !captured || words != *self.inner.xstate.words() {
-            return Ok(false);
+            return Ok(Moved::Not);
         }
-        self.xstate_job(Job::FetchXstate(addr, mask))
+        self.xstate_job(Job::FetchXstate(addr, mask), later)
     }
 }
 

@@ -259,7 +259,8 @@ impl Systrap {
         });
         let slot = Arc::new(SlotMap::from(launched.slot));
         let pid = launched.pid;
-        let space = Space::new(pid, launched.pidfd, Arc::new(launched.slot_file), 0, slot.clone(), &inner.limits);
+        let space =
+            Space::new(pid, launched.pidfd, Arc::new(launched.slot_file), 0, slot.clone(), &inner.limits);
         let space = Arc::new(space);
         inner.adopt(&space).map_err(host("epoll_ctl"))?;
         let thread = Thread::new(space, 0, slot, pid);

@@ -11,7 +11,8 @@ const MOST: (usize, usize) = (4, 64);
 impl SystrapContext {
     /// See [`platform::Context::begin`].
     pub(super) fn start_early(&mut self) -> bool {
-        let quiet = self.begun.is_none() && self.xstate.is_none() && self.lending.is_none();
+        let quiet =
+            self.begun.is_none() && self.xstate.is_none() && self.framed.is_none() && self.lending.is_none();
         let brief = |action: &Action| matches!(action, Action::Write { data, .. } if data.len() <= MOST.1);
         let fits = self.copy.is_none() && self.queue.len() <= MOST.0 && self.queue.iter().all(brief);
         if !quiet || !fits || self.thread.interrupted() {
