@@ -10,6 +10,10 @@ pub trait Membership {
     fn container(&self) -> Option<u32> {
         None
     }
+    /// Whether absolute paths of the caller begin where those of the first container's first process began, on the same mount.
+    fn sees_first_root(&self) -> bool {
+        false
+    }
     /// Number of the network namespace's nsfs inode; `None` for the kernel itself.
     fn net_ns(&self) -> Option<u64> {
         None

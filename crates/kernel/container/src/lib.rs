@@ -196,6 +196,15 @@ impl Container {
         }
     }
 
+    /// Whether this is the first container and its root directory is the root here, too, on the same mount.
+    pub fn begins_at(&self, fs: &mounts::FsContext) -> bool {
+        let view = fs.view();
+        self.index() == 0
+            && self.root.get().is_some_and(|root| {
+                Arc::ptr_eq(&root.mount, &view.root.mount) && Arc::ptr_eq(&root.dentry, &view.root.dentry)
+            })
+    }
+
     /// Whether its processes are in control groups of the host of their own.
     pub fn has_host_cgroups(&self) -> bool {
         self.cgroups.get().is_some()

@@ -4,7 +4,7 @@ use crate::Program;
 use crate::privacy::Privacy;
 use crate::stack::{Aux, StackImage};
 use abi::{Errno, PAGE_SIZE, Result, libc, page_down, page_up};
-use caller::Limits;
+use caller::{Limits, Membership};
 use elf::Image;
 use files::MappedFile;
 use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
@@ -74,7 +74,7 @@ pub(crate) fn load(
     let fixed = c.task.group.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0;
     let mut loader = Loader {
         c,
-        ctx: c.new_space(&creds.creds)?,
+        ctx: c.new_space(&creds.creds, privacy.dumpable && !creds.secure)?,
         map: MemoryMap::new(limits.min, limits.max),
         random: (!fixed).then(Random::new),
     };
@@ -220,7 +220,7 @@ impl Loader<'_> {
                     None => file.ops.map(c, file, &req)?,
                 };
                 if let (Mapping::Host { fd, .. }, 0) = (&mapping, offset) {
-                    c.kernel().spaces.twins.used(ctx, file, fd, c.task.group.container.index() == 0);
+                    c.kernel().spaces.twins.used(ctx, file, fd, || c.sees_first_root());
                 }
                 match mapping {
                     Mapping::Host { fd, offset } => ctx.queue(Action::MapFile {

@@ -161,7 +161,7 @@ impl Mm {
         };
         let anonymous = matches!(mapping, Mapping::Anonymous);
         if let (Mapping::Host { fd, .. }, Some(f), false, 0) = (&mapping, &a.file, shared, a.offset) {
-            self.all.twins.used(ctx, f, fd, cx.container() == Some(0));
+            self.all.twins.used(ctx, f, fd, || cx.sees_first_root());
         }
         let mapping = match &twin {
             Some(image) => Mapping::Host { fd: image.twin.fd().clone(), offset: 0 },

@@ -154,6 +154,9 @@ impl Membership for TaskCaller {
     fn container(&self) -> Option<u32> {
         Some(self.0.group.container.index())
     }
+    fn sees_first_root(&self) -> bool {
+        self.0.fs().is_some_and(|fs| self.0.group.container.begins_at(&fs))
+    }
     fn net_ns(&self) -> Option<u64> {
         Some(self.0.nsproxy().net.inum)
     }
@@ -272,6 +275,9 @@ impl DeviceRules for Current {
 impl Membership for Current {
     fn container(&self) -> Option<u32> {
         Some(self.task.group.container.index())
+    }
+    fn sees_first_root(&self) -> bool {
+        self.task.group.container.begins_at(self.fs())
     }
     fn net_ns(&self) -> Option<u64> {
         Some(self.task.nsproxy().net.inum)

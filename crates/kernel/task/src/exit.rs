@@ -4,8 +4,8 @@ use crate::current::Current;
 use crate::exit_report::{Notices, report_exit};
 use crate::kernel::{Kernel, SI_HOST};
 use crate::life::{Life, Zombie};
-use crate::recycling::{Domain, exit_or_keep};
 use crate::resource::ThreadHandle;
+use crate::reuse::{domain_of, exit_or_keep};
 use crate::send::{Others, begin_to_leave, tell_parent_stopped};
 use crate::task::Task;
 use crate::thread_group::{Departure, ThreadGroup};
@@ -61,7 +61,7 @@ pub fn end(mut c: Current, stage: Stage) {
     }
     let dumpable = c.mm.dumpable.load(Ordering::Relaxed) == 1;
     let keeps = stage == Stage::Ran && !shared_memory && dumpable;
-    let mut domain = if keeps { Domain::of(&task, c.fs(), &task.creds()) } else { None };
+    let mut domain = if keeps { domain_of(&task, c.fs(), &task.creds()) } else { None };
     let own_status = c.exit_code.unwrap_or(0);
     let (ctx, mm) = give_up(c);
     let mut notices = Notices::default();

@@ -5,12 +5,12 @@
 //! tasks share. The system call table lives above this crate and is called through [`SystemCalls`]. All other modules are in layers:
 //!
 //! - state without tasks, below the objects: `bandwidth_timer`, `core_thread`, `counts`, `cred_guard`, `inherit`, `late_kills`, `life`,
-//!   `notices`, `own_transfer`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
+//!   `notices`, `own_transfer`, `recycling`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
 //! - sending: `usage`, `send`, `sigmask`, `signalfd`, `caller` (a task as the caller of subsystems), `exit_report`, `trace_points`, `policing`;
 //! - what a thread does by the way: `activity`, `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
 //!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
 //! - `deliver` (signals), then `ptrace_syscall`, `ptrace_watch`, `ptrace_tracer`, `seccomp`, `sigwait`, `waitpid`;
-//! - the life of a thread: `recycling`, `exit`, `replace` (execve), `run`, `clone`, `own_init`;
+//! - the life of a thread: `reuse`, `exit`, `replace` (execve), `run`, `clone`, `own_init`;
 //! - for checkpoints: `standstill` (with `meeting` below the objects), `state`.
 //!
 //! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
@@ -73,6 +73,7 @@ mod ptrace_watch;
 mod recycling;
 mod replace;
 mod resource;
+mod reuse;
 mod run;
 pub mod seccomp;
 mod send;

@@ -4,7 +4,7 @@
 use crate::current::Current;
 use crate::hold_creds::CredLock;
 use crate::life::Life;
-use crate::recycling::{Domain, exit_or_keep};
+use crate::reuse::{domain_of, exit_or_keep};
 use crate::task::Task;
 use crate::usage::{begin_end, retire_memory};
 use abi::Errno;
@@ -133,7 +133,7 @@ impl Current {
         let own_time = self.exact_user_time();
         let dumpable = self.mm.dumpable.load(Ordering::Relaxed) == 1;
         let domain = (dumpable && !self.mm.users.shared())
-            .then(|| Domain::of(&self.task, self.fs(), &self.task.creds()))
+            .then(|| domain_of(&self.task, self.fs(), &self.task.creds()))
             .flatten();
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
         let filter = self.mm.dump_filter.load(Ordering::Relaxed);

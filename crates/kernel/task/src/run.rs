@@ -6,6 +6,7 @@ use crate::deliver::{Flow, force, handle_pending};
 use crate::exit::{Stage, end};
 use crate::group_exit::kill_group;
 use abi::{Errno, SigInfo, Signal};
+use caller::Membership;
 use lock_order::Mutex;
 use platform::{Exit, Fault};
 use signal::TrapInfo;
@@ -223,7 +224,7 @@ fn improve_text(c: &mut Current) {
     let Some(rewriter) = c.ctx.rewriter() else { return };
     let (sites, hot) = (rewriter.new_sites(), rewriter.hot_site());
     if !sites.is_empty() {
-        let first = c.task.group.container.index() == 0;
+        let first = c.sees_first_root();
         c.mm.note_sites(c.ctx.as_mut(), &sites, first);
     }
     if let Some(site) = hot {

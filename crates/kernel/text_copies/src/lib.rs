@@ -132,8 +132,14 @@ impl Twins {
 
     /// A program maps a file privately, by this descriptor. Of one that is mapped often and that everybody may read, all
     /// processes keep the descriptor. `all_see` as for [`Twins::note`].
-    pub fn used(&self, ctx: &mut dyn Context, file: &OpenFile, fd: &Arc<OwnedFd>, all_see: bool) {
-        let Some(id) = file.ops.image().filter(|_| all_see) else { return };
+    pub fn used(
+        &self,
+        ctx: &mut dyn Context,
+        file: &OpenFile,
+        fd: &Arc<OwnedFd>,
+        all_see: impl FnOnce() -> bool,
+    ) {
+        let Some(id) = file.ops.image() else { return };
         {
             let mut uses = self.uses.lock();
             if uses.len() >= MAX_FILES && !uses.contains_key(&id) {
@@ -147,7 +153,8 @@ impl Twins {
         }
         let reads_only =
             || host::status_flags(&**fd).is_ok_and(|flags| flags & libc::O_ACCMODE == libc::O_RDONLY);
-        if is_public(file)
+        if all_see()
+            && is_public(file)
             && is_settled(file)
             && reads_only()
             && let Some(rewriter) = ctx.rewriter()

@@ -74,7 +74,7 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
     /// With the address space's last context this ends the host process as well.
     fn exit(self: Box<Self>);
     /// As [`Context::exit`], and keeps the host process for another program where that is possible. Its memory is
-    /// emptied while nobody waits. `None`: the process has ended, or is not to serve again.
+    /// emptied later. `None`: the process has ended, or is not to serve again.
     fn recycle(self: Box<Self>) -> Option<Recycled> {
         self.exit();
         None

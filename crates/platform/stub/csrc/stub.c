@@ -276,6 +276,7 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
     case ACT_XRSTOR:
       if (uc || a->a[0] & 63 || stub_xrstor(a->a[0], a->a[1])) r = -EFAULT;
       break;
+    case ACT_CLOSE: sc(SYS_close, a->a[0], 0, 0, 0, 0, 0); break;
     case ACT_HOLD: s->result = r = notify(NOTIFY_FD, a->a[0]); break;
     case ACT_SWAP:
       switch (stub_swap(a->a[0], a->a[1], a->a[2])) {

@@ -215,6 +215,8 @@ constants! {
     ACT_HOLD: u64 = 12;
     /// Action: as `ACT_SYSCALL`, a transfer that fails with EAGAIN unless it moves all `a[2]` bytes.
     ACT_TRANSFER: u64 = 13;
+    /// Close a descriptor, if it is there: number.
+    ACT_CLOSE: u64 = 14;
     /// First number of the descriptors that are lent to a process for transfers; a multiple of `LENT`.
     LENT_FIRST: u64 = 248;
     /// How many there may be.

@@ -33,6 +33,8 @@ pub(crate) enum Job {
     Swap(u64, u64, u64),
     /// Compare-and-exchange: address, old, new.
     CompareExchange(u64, u32, u32),
+    /// Close this descriptor, if it is open.
+    Close(u64),
     /// Take a descriptor and leave it open.
     Hold(Arc<OwnedFd>),
     /// Take the descriptor that is lent ([`crate::space::Grants::lent`]), at a number of its own.
@@ -255,6 +257,7 @@ impl Filling<'_, '_> {
             Job::MapHeld(fd, [addr, len, prot, flags, offset]) => {
                 self.call(SYS_mmap, [*addr, *len, *prot, *flags, *fd, *offset])
             }
+            Job::Close(number) => self.set(l::ACT_CLOSE, 0, [*number, 0, 0, 0, 0, 0]),
             Job::Give => self.set(l::ACT_HOLD, 0, [l::MAX_FDS, 0, 0, 0, 0, 0]),
             Job::Transfer(nr, a) => self.set(l::ACT_TRANSFER, *nr, *a),
             Job::Fork(nonce, lent) => self.set(l::ACT_FORK, 0, [*nonce, (*lent).into(), 0, 0, 0, 0]),

@@ -10,13 +10,13 @@ use crate::actions::{Encoder, Job};
 use crate::space::Thread;
 use abi::{Errno, Result};
 use hostsys::process;
-use platform::{AddressSpace, Before, Context, HostUsage, KNOWN_CALLS, Recycled, Usage, Word};
+use platform::{Action, AddressSpace, Before, Context, HostUsage, KNOWN_CALLS, Recycled, Usage, Word};
 use rustix::event::epoll;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use stub::layout as l;
 
-/// A process whose memory was once larger than so many KiB does not serve again: the host's largest resident set stays what it was.
+/// A process with a larger resident set, in KiB, does not serve again: the host never lowers the largest one.
 const LARGEST: u64 = 32 << 10;
 
 /// What is to end unless the process has emptied its memory.
@@ -65,7 +65,7 @@ impl SystrapContext {
         }
         let space = old.successor(&self.inner.limits).ok()?;
         let slot = self.thread.slot.clone();
-        // From here on nobody reaches the process by the old address space.
+        // From here on the process is not reached by the old address space.
         old.process.set_ended();
         old.contexts.fetch_sub(1, SeqCst);
         self.ended = true;
@@ -88,7 +88,7 @@ impl SystrapContext {
         let mut encoder = Encoder::new(&jobs, FIRST_SLOT);
         thread.grants.lock().fds = encoder.fill(&thread.slot, None);
         context.encode_copy();
-        // Nobody looks for what comes of it before the process is needed.
+        // What comes of it is looked at when the process is needed.
         thread.slot.spin().store(0, Relaxed);
         context.emptying = true;
         context.post(l::CMD_REPORT);
@@ -115,12 +115,17 @@ impl SystrapContext {
     fn emptying_jobs(&self, lent: bool) -> Vec<Job> {
         let call = |nr: i64, a: u64, b: u64| Job::Call(nr as u64, [a, b, 0, 0, 0, 0]);
         let numbers = if lent { l::LENT_FIRST..l::LENT_FIRST + l::LENT } else { 0..0 };
-        let mut jobs: Vec<Job> = numbers.map(|number| call(libc::SYS_close, number, 0)).collect();
+        let mut jobs: Vec<Job> = numbers.map(Job::Close).collect();
         jobs.push(call(libc::SYS_munmap, 0, self.inner.limits.max));
+        // As unused processes are called.
+        jobs.extend(
+            [Action::Name(*b"ringfence-stub\0\0"), Action::Title(b"ringfence stub".to_vec())]
+                .map(Job::Action),
+        );
         let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
         jobs.push(call(libc::SYS_getrusage, libc::RUSAGE_SELF as u64, buf));
         let held = &self.thread.space.held;
-        jobs.extend(held.take_gone().into_iter().map(|number| call(libc::SYS_close, number, 0)));
+        jobs.extend(held.take_gone().into_iter().map(Job::Close));
         // The last job, as its result is looked at.
         jobs.extend(self.inner.common.missing(held).map(Job::Hold));
         jobs
@@ -169,8 +174,8 @@ impl Usage for SystrapContext {
         // struct rusage, in the copy buffer.
         self.flush().ok()?;
         let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
-        let who = if thread { abi::libc::RUSAGE_THREAD } else { abi::libc::RUSAGE_SELF };
-        self.host_call(abi::libc::SYS_getrusage, [who as u64, buf, 0, 0, 0, 0]).ok()?;
+        let of = if thread { abi::libc::RUSAGE_THREAD } else { abi::libc::RUSAGE_SELF };
+        self.host_call(abi::libc::SYS_getrusage, [of as u64, buf, 0, 0, 0, 0]).ok()?;
         let mut bytes = [0; HostUsage::SIZE];
         self.slot().read_window(0, HostUsage::OFFSET, &mut bytes);
         let all = HostUsage::parse(&bytes);

@@ -67,7 +67,7 @@ impl SystrapContext {
     /// Of the zygote: closes common files that are gone, and takes those that are new.
     pub(crate) fn keep_up(&mut self) {
         for number in self.thread.space.held.take_gone() {
-            let _ = self.host_call(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
+            let _ = self.report(&[Job::Close(number)]);
         }
         while let Some(fd) = self.inner.common.missing(&self.thread.space.held) {
             // Without it they ask.
