@@ -17,6 +17,7 @@
 
 #define STUB 0x7ffe00000000ul
 #define SLOT 0x7ffe10000000ul
+#define SLOT_DATA 0x10000
 
 static uint8_t *syscall_ret; // a `syscall; ret` of the stub's, from where the host serves it
 static volatile uint32_t *shared;
@@ -71,6 +72,34 @@ static int after_exit(void) {
     }
     int st;
     return waitpid(p, &st, 0) == p && st == 7 << 8 && stopped(0, 0);
+}
+// Ends for its parent, says that its memory is empty, and stays: the next program that would get its process needs another one.
+// `used` KiB of resident memory are too much for the process to serve again, so it must end at once.
+static int not_emptied(uint64_t used) {
+    pid_t p = fork();
+    if (!p) {
+        volatile uint32_t *req = (void *)SLOT, *rsp = (void *)(SLOT + 64);
+        uint32_t before = *rsp & 0x7fffffff;
+        call_and_go_on(SYS_exit_group, 7, 0, 0);
+        while ((*rsp & 0x7fffffff) == before) nap();
+        volatile uint64_t *usage = (void *)(SLOT + SLOT_DATA);
+        usage[4] = used; // ru_maxrss
+        req[1] = 5 | 999u << 16; // done
+        __atomic_exchange_n(req, ((*req & 0x7fffffff) + 1) & 0x7fffffff, __ATOMIC_SEQ_CST);
+        live(0);
+    }
+    int st;
+    if (waitpid(p, &st, 0) != p || st != 7 << 8) return 0;
+    usleep(200000);
+    for (int i = 0; i < 3; i++) {
+        pid_t q = fork();
+        if (!q) {
+            execl("/bin/true", "true", NULL);
+            _exit(1);
+        }
+        if (waitpid(q, &st, 0) != q || st) return 0;
+    }
+    return stopped(0, 0);
 }
 // Two processes on one memory that do not hear the sentry's signal.
 static int deaf(void *i) {
@@ -238,6 +267,8 @@ int main(int argc, char **argv) {
         if (!memcmp(p, "\x0f\x05\xc3", 3)) syscall_ret = p;
     int ok = 0;
     if (argc == 2 && !strcmp(argv[1], "after_exit")) ok = after_exit();
+    if (argc == 2 && !strcmp(argv[1], "not_emptied")) ok = not_emptied(0);
+    if (argc == 2 && !strcmp(argv[1], "too_large")) ok = not_emptied(1 << 20);
     if (argc == 2 && !strcmp(argv[1], "killed_twice")) ok = killed_twice();
     if (argc == 2 && !strcmp(argv[1], "stalled_read")) ok = stalled_read();
     if (argc == 2 && !strcmp(argv[1], "broken_stub")) ok = broken_stub();

@@ -72,13 +72,23 @@ pub(crate) fn load(
     let limits = platform.limits();
     let privacy = Privacy::of(c, std::iter::once(&p.file).chain(interp.as_ref().map(|(file, _)| file)));
     let fixed = c.task.group.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0;
-    let mut loader = Loader {
-        c,
-        ctx: c.new_space(&creds.creds, privacy.dumpable && !creds.secure)?,
-        map: MemoryMap::new(limits.min, limits.max),
-        random: (!fixed).then(Random::new),
+    let load = |ctx| {
+        let random = (!fixed).then(Random::new);
+        let mut loader = Loader { c, ctx, map: MemoryMap::new(limits.min, limits.max), random };
+        let filled = loader.fill(p, image, interp.clone(), creds);
+        (loader, filled)
     };
-    match loader.fill(p, image, interp, creds) {
+    let open = privacy.dumpable && !creds.secure;
+    let (loader, filled) = match c.recycled_space(&creds.creds, open).map(load) {
+        // The program before has not let go of the process.
+        Some((lost, Err(Errno::ESRCH))) => {
+            lost.ctx.exit();
+            load(c.task.group.container.new_space(platform)?)
+        }
+        Some(loaded) => loaded,
+        None => load(c.task.group.container.new_space(platform)?),
+    };
+    match filled {
         Ok(info) => {
             let mm = Mm::new(&c.kernel().spaces, loader.ctx.space(), loader.map, privacy.user_ns);
             mm.dumpable.store(privacy.dumpable.into(), Ordering::Relaxed);

@@ -177,9 +177,10 @@ impl Mm {
         self.map.lock().accessible(addr, len, libc::PROT_WRITE)
     }
 
-    /// The same of a copy from there.
-    pub fn readable(&self, addr: u64, len: u64) -> bool {
-        self.map.lock().accessible(addr, len, libc::PROT_READ)
+    /// Whether this range is memory without a file that may be accessed so (PROT_*), whatever other ranges are.
+    pub fn is_memory(&self, addr: u64, len: u64, prot: i32) -> bool {
+        let m = self.map.lock();
+        m.accessible(addr, len, prot) && m.overlapping(addr, addr + len).all(|v| v.file.is_none())
     }
 
     /// Excludes changes while `f` runs (fork).

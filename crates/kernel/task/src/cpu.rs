@@ -27,19 +27,15 @@ impl Task {
     /// User time of the thread, in nanoseconds, for callers outside of its process.
     pub fn user_time(&self) -> u64 {
         let figures = &self.group.kernel.figures;
-        match self.guest_thread().and_then(|tid| figures.run_time(tid)) {
+        let (mut tid, mut before) = (0, 0);
+        self.with_interrupter(|i| (tid, before) = (i.host_tid(), i.time_before()));
+        match (tid > 0).then(|| figures.run_time(tid)).flatten() {
             Some(time) => {
-                let ran = time.ran.saturating_sub(self.host_time_before());
+                let ran = time.ran.saturating_sub(before);
                 self.note_user_time(self.user_before.load(Relaxed).saturating_add(ran).min(LONGEST))
             }
             None => self.last_user_time(),
         }
-    }
-
-    /// Processor time that the thread of the host had used before it ran this program.
-    fn host_time_before(&self) -> u64 {
-        let space = self.mm().space.clone();
-        if self.guest_thread() == Some(space.host_pid()) { space.before().time } else { 0 }
     }
 
     /// User time of the thread at its last reading, in nanoseconds, for callers that cannot ask.

@@ -86,8 +86,6 @@ pub struct Current {
     pub(crate) own_init: Option<i32>,
     /// The processor's trap flag was set for a step, not by the program.
     pub(crate) forced_tf: bool,
-    /// The next resume stores a signal frame, or loads from one.
-    pub(crate) frame_queued: bool,
     /// A tracer has yet to see the exit of a call that goes on after a standstill.
     pub(crate) exit_due: bool,
     /// A tracer has seen what a filter says of the call that is about to be made.
@@ -130,7 +128,6 @@ impl Current {
             vfork_gate: None,
             own_init: None,
             forced_tf: false,
-            frame_queued: false,
             exit_due: false,
             filtered: false,
             stopped: None,

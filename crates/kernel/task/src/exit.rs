@@ -236,6 +236,7 @@ fn end_group(task: &Arc<Task>, group: &Arc<ThreadGroup>, status: i32) {
     if group.container.first() == group.tgid {
         kernel.signal_container(&group.container, kill, |_| true);
         group.container.finish(status);
+        kernel.recycling.forget(group.container.index());
     }
 }
 

@@ -23,12 +23,11 @@ impl Current {
         let frame = Frame::new(act, &regs, &self.altstack, mask, info, trap, fpstate);
         self.check_range(at, xstate.wrapping_sub(at).wrapping_add(size))?;
         // What could only fail because of another thread, at this moment, may fail with the resume.
-        let later = self.mm.writable(at, xstate.wrapping_sub(at).wrapping_add(size));
+        let later = self.mm.is_memory(at, xstate.wrapping_sub(at).wrapping_add(size), libc::PROT_WRITE);
         let stored = match size {
             0 => Moved::Not,
             _ => self.ctx.store_frame(at, frame.as_bytes(), xstate, later)?,
         };
-        self.frame_queued = stored == Moved::Later;
         if stored == Moved::Not {
             let mut bytes = frame.as_bytes().to_vec();
             bytes.resize((xstate - at) as usize, 0);
@@ -56,12 +55,11 @@ impl Current {
         let frame: Frame = self.read_value(at)?;
         let fpstate = frame.fpstate();
         let size = self.kernel().platform.limits().xstate_size;
-        let later = fpstate != 0 && self.mm.readable(fpstate, size as u64);
+        let later = fpstate != 0 && self.mm.is_memory(fpstate, size as u64, libc::PROT_READ);
         let fetched = match fpstate {
             0 => Moved::Not,
             _ => self.ctx.fetch_xstate(fpstate, later)?,
         };
-        self.frame_queued = fetched == Moved::Later;
         if fpstate == 0 {
             self.ctx.reset_xstate();
         } else if fetched == Moved::Not {

@@ -6,6 +6,7 @@
 //! to the next one it could also do by ptrace(2), or to its files.
 
 use abi::Errno;
+use caller::timer::{TimerHandle, TimerService};
 use lock_order::Mutex;
 use mounts::MountNs;
 use nsproxy::NsProxy;
@@ -13,11 +14,14 @@ use pid::PidNamespace;
 use platform::{AddressSpace, Context};
 use rights::CredentialsState;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use user_ns::UserNamespace;
 use vfs::dentry::Dentry;
 
 /// Most processes that are kept.
 const MOST: usize = 3;
+/// Those that no program has needed for once or twice as long end.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Rights of a program, and what it can see.
 pub(crate) struct Domain {
@@ -48,11 +52,21 @@ pub(crate) struct Kept {
     pub context: Box<dyn Context>,
     /// Ends the process if it does not empty its memory in time; goes before the process is used.
     pub _emptying: Arc<dyn AddressSpace>,
+    /// The timer has seen it before.
+    pub seen: bool,
 }
 
-/// The processes that are kept, the most recent last.
+/// The processes that are kept.
 #[derive(Default)]
-pub(crate) struct Recycling(Mutex<Vec<Kept>>);
+pub(crate) struct Recycling(Arc<Shelf>);
+
+#[derive(Default)]
+struct Shelf {
+    /// The most recent last.
+    kept: Mutex<Vec<Kept>>,
+    /// Lets go of those that no program needs.
+    timer: Mutex<Option<TimerHandle>>,
+}
 
 impl Recycling {
     /// A process for a program with these rights, if one has emptied its memory.
@@ -60,35 +74,84 @@ impl Recycling {
         let mut busy = Vec::new();
         let found = loop {
             let next = {
-                let mut kept = self.0.lock();
+                let mut kept = self.0.kept.lock();
                 kept.iter().rposition(|k| k.domain == *domain).map(|at| kept.remove(at))
             };
             let Some(mut next) = next else { break None };
             match next.context.renew() {
                 Ok(()) => break Some(next.context),
                 Err(Errno::EAGAIN) => busy.push(next),
+                // It has been killed.
                 Err(_) => next.context.exit(),
             }
         };
         if !busy.is_empty() {
-            self.0.lock().extend(busy.into_iter().rev());
+            self.put_back(busy);
         }
         found
     }
 
+    /// Keeps those again that are still busy, the most recent of which comes first.
+    fn put_back(&self, busy: Vec<Kept>) {
+        let gone: Vec<Kept> = {
+            let mut kept = self.0.kept.lock();
+            kept.splice(0..0, busy.into_iter().rev());
+            let excess = kept.len().saturating_sub(MOST);
+            kept.drain(..excess).collect()
+        };
+        drop(gone);
+    }
+
+    /// Lets go of the processes of a container.
+    pub fn forget(&self, container: u32) {
+        let of = |k: &mut Kept| k.domain.container == container;
+        let gone: Vec<Kept> = self.0.kept.lock().extract_if(.., of).collect();
+        drop(gone);
+    }
+
     /// Whether as many are kept as there may be, all of them for this domain.
     pub fn is_full(&self, domain: &Domain) -> bool {
-        let kept = self.0.lock();
+        let kept = self.0.kept.lock();
         kept.len() >= MOST && kept.iter().all(|k| k.domain == *domain)
     }
 
     /// Keeps one more; the oldest one ends when there are too many.
-    pub fn keep(&self, kept: Kept) {
+    pub fn keep(&self, kept: Kept, timers: &Arc<TimerService>) {
         let oldest = {
-            let mut all = self.0.lock();
+            let mut all = self.0.kept.lock();
             all.push(kept);
             (all.len() > MOST).then(|| all.remove(0))
         };
         drop(oldest);
+        self.0.arm(timers);
+    }
+}
+
+impl Shelf {
+    /// Has the kept processes looked at in a while.
+    fn arm(self: &Arc<Self>, timers: &Arc<TimerService>) {
+        let mut timer = self.timer.lock();
+        if timer.is_none() {
+            let (shelf, weak) = (Arc::downgrade(self), Arc::downgrade(timers));
+            *timer = Some(timers.schedule_after(IDLE, move || {
+                if let (Some(shelf), Some(timers)) = (shelf.upgrade(), weak.upgrade()) {
+                    shelf.look(&timers);
+                }
+            }));
+        }
+    }
+
+    /// Lets go of those that have waited since the last look.
+    fn look(self: &Arc<Self>, timers: &Arc<TimerService>) {
+        let timer = self.timer.lock().take();
+        let (gone, left) = {
+            let mut kept = self.kept.lock();
+            let gone: Vec<Kept> = kept.extract_if(.., |k| std::mem::replace(&mut k.seen, true)).collect();
+            (gone, !kept.is_empty())
+        };
+        drop((gone, timer));
+        if left {
+            self.arm(timers);
+        }
     }
 }

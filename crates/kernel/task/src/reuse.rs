@@ -17,7 +17,10 @@ pub(crate) fn domain_of(task: &Task, fs: &FsContext, credentials: &Credentials) 
     // Resource usage is told of one program only.
     let exact = task.group.kernel.usage_wanted.load(Relaxed);
     let confined = task.seccomp.mode() != DISABLED || credentials.landlock.is_some();
-    if exact || confined || container.has_host_cgroups() {
+    // Rules can tell programs with equal rights apart.
+    let policed = task.group.kernel.policies.is_active();
+    let shifted = task.nsproxy().time_for_children.is_shifted();
+    if exact || confined || policed || shifted || container.has_host_cgroups() || container.is_over() {
         return None;
     }
     let view = fs.view();
@@ -39,18 +42,15 @@ pub(crate) fn exit_or_keep(kernel: &Kernel, context: Box<dyn Context>, domain: O
     };
     let Some(Recycled { context, emptying }) = context.recycle() else { return };
     kernel.late_kills.add(&emptying, &kernel.vfs.resources.timers);
-    kernel.recycling.keep(Kept { domain, context, _emptying: emptying });
+    let kept = Kept { domain, context, _emptying: emptying, seen: false };
+    kernel.recycling.keep(kept, &kernel.vfs.resources.timers);
 }
 
 impl Current {
-    /// An address space for a program that this thread executes with these credentials. `open`: other processes with the
-    /// same rights may look into it.
-    pub fn new_space(&self, credentials: &Credentials, open: bool) -> abi::Result<Box<dyn Context>> {
-        let kernel = self.kernel();
+    /// The process of a program that has ended, for one that this thread executes with these credentials. `open`: other processes
+    /// with the same rights may look into the new program.
+    pub fn recycled_space(&self, credentials: &Credentials, open: bool) -> Option<Box<dyn Context>> {
         let domain = if open { domain_of(&self.task, self.fs(), credentials) } else { None };
-        match domain.and_then(|domain| kernel.recycling.take(&domain)) {
-            Some(context) => Ok(context),
-            None => self.task.group.container.new_space(&kernel.platform),
-        }
+        self.kernel().recycling.take(&domain?)
     }
 }

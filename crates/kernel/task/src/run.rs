@@ -170,10 +170,9 @@ fn run(mut c: Current) {
         }
         let exit = c.ctx.run();
         let stepped = c.end_step();
-        if !matches!(exit, Exit::ActionFailed { .. }) {
+        if !matches!(exit, Exit::ActionFailed { .. } | Exit::FrameFailed) {
             c.mm.settle();
             c.settle_transfer();
-            c.frame_queued = false;
         }
         improve_text(&mut c);
         if c.report_all && matches!(exit, Exit::Interrupted | Exit::Fault(_)) {
@@ -199,9 +198,7 @@ fn run(mut c: Current) {
                 c.futex_passed(false);
             }
             Exit::FutexDone => c.futex_passed(false),
-            Exit::ActionFailed { .. } if std::mem::take(&mut c.frame_queued) => {
-                c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL);
-            }
+            Exit::FrameFailed => c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL),
             Exit::ActionFailed { errno, .. } => {
                 // A transfer, a copy, or a change of mappings that no other thread could have seen.
                 if !c.take_back_transfer() {

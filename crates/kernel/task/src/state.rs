@@ -288,7 +288,6 @@ impl Current {
             vforking,
             vfork_gate: _,
             forced_tf: _,
-            frame_queued: _,
             kernel_thread: _,
             own_init,
             exit_due,

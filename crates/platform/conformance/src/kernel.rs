@@ -260,6 +260,7 @@ impl World {
                     self.interrupts.fetch_add(1, Ordering::Relaxed);
                     ctx.regs_mut().rax = Errno::EINTR.to_ret();
                 }
+                Exit::FrameFailed => unreachable!("no frame is stored later"),
                 Exit::ActionFailed { errno, .. } => ctx.regs_mut().rax = errno.to_ret(),
                 Exit::Dead => {
                     self.dead.fetch_add(1, Ordering::Relaxed);

@@ -80,7 +80,10 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
         None
     }
     /// Of [`Recycled::context`]: makes it what [`Platform::new_space`](crate::Platform::new_space) returns. EAGAIN: not yet,
-    /// its memory is still being emptied. Other errors: it must [`Context::exit`].
+    /// its memory is still being emptied. Other errors: the process has been killed. Never waits.
+    ///
+    /// A hostile program may still hold the process until the first `run`: a `flush` may then fail with ESRCH after some
+    /// seconds, and the process is killed.
     fn renew(&mut self) -> Result<()> {
         Err(abi::Errno::EINVAL)
     }
@@ -165,7 +168,7 @@ pub enum Moved {
     Not,
     /// It is done.
     Now,
-    /// The next `run` does it, as a queued action that may fail: the only one.
+    /// It is queued, and when it fails the next `run` returns [`Exit::FrameFailed`].
     Later,
 }
 

@@ -82,6 +82,9 @@ pub enum Exit {
     FutexInterrupted,
     /// A futex call that [`Context::pass_futex`] let through, to be told of, has been made: `rax` is its result.
     FutexDone,
+    /// The extended state of a signal frame, which was to be stored or loaded with this resume ([`Moved::Later`]) or before, was
+    /// not; the guest has not resumed. The queue is empty again.
+    FrameFailed,
     /// An action queued for this resume failed; later ones were not executed
     /// and the guest has not resumed. The queue is empty again.
     ActionFailed {
@@ -317,6 +320,10 @@ pub trait Interrupt: Send + Sync {
     /// The host's id of the guest thread, as the guest's side has named it; 0 when there is none. Only for
     /// [`Usage::thread_time`].
     fn host_tid(&self) -> i32 {
+        0
+    }
+    /// Processor time in nanoseconds that the thread of that id had used before it served this address space.
+    fn time_before(&self) -> u64 {
         0
     }
     /// What these system calls (number, result) of the context answer from now on, so that the platform may do without

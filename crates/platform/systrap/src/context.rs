@@ -73,6 +73,9 @@ pub(crate) struct SystrapContext {
     xstate: Option<Vec<u8>>,
     /// Or to store in a signal frame, or to load from one, after what is queued.
     framed: Option<Job>,
+    /// What `framed` was is among the jobs that are being made; and such a job has failed.
+    framing: bool,
+    frame_failed: bool,
     /// Guest memory captured with the last system call: address and length.
     windows: [(u64, usize); 2],
     /// Sequence number of the last request seen.
@@ -97,6 +100,10 @@ pub(crate) struct SystrapContext {
     bell: Option<notify::Bell>,
     /// The process empties its memory: see [`Context::recycle`].
     emptying: bool,
+    /// It has served another program, which may still hold it, and has not begun to run this one.
+    unproven: bool,
+    /// Processor time of the process when it was told to empty its memory.
+    posted_at: u64,
     ended: bool,
 }
 
@@ -119,6 +126,8 @@ impl SystrapContext {
             closing: None,
             xstate: None,
             framed: None,
+            framing: false,
+            frame_failed: false,
             windows: [(0, 0); 2],
             last: l::FIRST_SEQ,
             skip: 0,
@@ -132,6 +141,8 @@ impl SystrapContext {
             begun: None,
             bell: None,
             emptying: false,
+            unproven: false,
+            posted_at: 0,
             ended: false,
         }
     }
@@ -210,7 +221,9 @@ impl SystrapContext {
         let own = jobs.len();
         let space = &self.thread.space;
         jobs.extend(self.queue.drain(..).map(|action| held(space, &action).unwrap_or(Job::Action(action))));
-        jobs.extend(self.framed.take());
+        let framed = self.framed.take();
+        self.framing = framed.is_some();
+        jobs.extend(framed);
         self.lending_jobs(&mut jobs);
         (jobs, own)
     }
@@ -222,6 +235,16 @@ impl SystrapContext {
     }
 
     fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
+        let done = self.flush_all();
+        // Whatever asked for this has not failed.
+        if std::mem::take(&mut self.framing) && matches!(done, Ok(Err(_))) {
+            self.frame_failed = true;
+            return Ok(Ok(()));
+        }
+        done
+    }
+
+    fn flush_all(&mut self) -> Result<Result<(), (usize, Errno)>, ProcessGone> {
         if self.is_idle() && self.copy.is_none() {
             return Ok(Ok(()));
         }
@@ -314,6 +337,7 @@ impl SystrapContext {
 
     /// Answers: the stub executes what is in the slot, and the guest thread runs.
     fn let_run(&mut self) {
+        self.unproven = false;
         self.windows = [(0, 0); 2];
         self.encode_copy();
         let slot = &*self.thread.slot;
@@ -469,10 +493,11 @@ impl SystrapContext {
         self.lending_done(false);
         // The thread may serve another context next.
         self.place.stay_anywhere(&self.inner.cpus);
-        if self.emptying {
+        if self.unproven {
+            // It may not do as it is told.
             self.thread.space.kill();
         }
-        if self.emptying || self.stop_early().is_err() || self.thread.is_dead() {
+        if self.unproven || self.stop_early().is_err() || self.thread.is_dead() {
             return;
         }
         self.inner.forget(&self.thread);
@@ -551,8 +576,14 @@ impl Context for SystrapContext {
     }
 
     fn run(&mut self) -> Exit {
-        let exit = self.resume().unwrap_or(Exit::Dead);
-        self.lending_done(!matches!(exit, Exit::ActionFailed { .. } | Exit::Dead));
+        let exit = match std::mem::take(&mut self.frame_failed) {
+            true => Exit::FrameFailed,
+            false => self.resume().unwrap_or(Exit::Dead),
+        };
+        let framing = std::mem::take(&mut self.framing);
+        let exit =
+            if framing && matches!(exit, Exit::ActionFailed { .. }) { Exit::FrameFailed } else { exit };
+        self.lending_done(!matches!(exit, Exit::ActionFailed { .. } | Exit::FrameFailed | Exit::Dead));
         exit
     }
 

@@ -146,6 +146,12 @@ impl Space {
         Ok(space)
     }
 
+    /// Processor time in nanoseconds that the process has used, whatever it served.
+    pub(crate) fn time(&self) -> Option<u64> {
+        let time = self.process.while_alive(|pid| hostsys::clock::process_cpu_ns(pid).ok_or(Errno::ESRCH));
+        time.ok().map(|ns| ns as u64)
+    }
+
     /// A program begins in a process that has served another one.
     pub(crate) fn begins_after(&self, before: Before) {
         let _ = self.before.set(before);
@@ -334,6 +340,10 @@ impl Interrupt for Thread {
 
     fn host_tid(&self) -> i32 {
         self.tid
+    }
+
+    fn time_before(&self) -> u64 {
+        if self.tid == self.space.process.pid { self.space.before().time } else { 0 }
     }
 
     fn set_answers(&self, answers: &[(u32, u32)]) {

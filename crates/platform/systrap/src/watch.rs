@@ -25,6 +25,34 @@ impl Inner {
         })
     }
 
+    /// Puts an address space in the place of another one of the same process. False: that process has ended, and the old address
+    /// space has been told.
+    pub(crate) fn succeed(&self, old: &Arc<Space>, new: &Arc<Space>) -> bool {
+        let pid = old.process.pid;
+        {
+            // As long as it is in the table the process has not been reaped, and its pid is its own.
+            let mut spaces = self.spaces.lock();
+            if !spaces.get(&pid).is_some_and(|space| Arc::ptr_eq(space, old)) {
+                return false;
+            }
+            spaces.insert(pid, new.clone());
+        }
+        let _ = epoll::delete(&self.epoll, old.process.pidfd());
+        let data = epoll::EventData::new_u64(pid as u64);
+        let added = epoll::add(&self.epoll, new.process.pidfd(), data, epoll::EventFlags::IN).is_ok();
+        if !added {
+            new.process.kill();
+            self.buried(pid);
+            return false;
+        }
+        // It may have been buried before it was added.
+        let present = self.spaces.lock().get(&pid).is_some_and(|space| Arc::ptr_eq(space, new));
+        if !present {
+            let _ = epoll::delete(&self.epoll, new.process.pidfd());
+        }
+        present
+    }
+
     fn buried(&self, pid: i32) {
         // Out of the table first: once it is reaped, its pid may be that of a new process.
         let Some(space) = self.spaces.lock().remove(&pid) else { return };

@@ -9,6 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use stub::layout as l;
 
+/// Sleeps after which a process that has served another program is given up before it runs the next one. A stub that
+/// does as it is told needs one, or two when the host hardly lets it run.
+const PATIENCE: u32 = 3;
+
 impl SystrapContext {
     /// A program begins.
     pub(crate) fn begin_young(&mut self) {
@@ -49,6 +53,7 @@ impl SystrapContext {
         let mut slept = false;
         let mut late = false;
         let mut looks = 0_u32;
+        let mut waits = 0;
         loop {
             if self.thread.is_dead() {
                 return Err(ProcessGone);
@@ -101,6 +106,15 @@ impl SystrapContext {
             // this thread to another word of its own, from where no wake-up of ours would reach it.
             let since = cpu::tsc();
             let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
+            waits += 1;
+            if self.unproven && waits > PATIENCE {
+                log::warn!(
+                    "stub process {} does not serve another program; killed",
+                    self.thread.space.process.pid
+                );
+                self.thread.space.kill();
+                return Err(ProcessGone);
+            }
             let took = cpu::tsc().wrapping_sub(since);
             // Two wake-ups across CPUs take as long: a spin would have paid.
             if took < 2 * limit {

@@ -4,26 +4,28 @@
 //! do to a process with its own rights: descriptors that it was given to map, bytes in slots and private stacks. So
 //! a process with anything else is refused here: other threads, forks, a changed vDSO.
 
-use super::{ProcessGone, SystrapContext};
+use super::SystrapContext;
 use crate::FIRST_SLOT;
 use crate::actions::{Encoder, Job};
 use crate::space::Thread;
 use abi::{Errno, Result};
-use hostsys::process;
 use platform::{Action, AddressSpace, Before, Context, HostUsage, KNOWN_CALLS, Recycled, Usage, Word};
-use rustix::event::epoll;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use stub::layout as l;
 
 /// A process with a larger resident set, in KiB, does not serve again: the host never lowers the largest one.
 const LARGEST: u64 = 32 << 10;
 
+/// Processor time in nanoseconds in which a process empties its memory; one that needs more does not serve again.
+const EMPTYING_TIME: u64 = 50_000_000;
+
 /// What is to end unless the process has emptied its memory.
 struct Emptying {
     thread: Arc<Thread>,
-    /// The last request before that.
+    /// The last request before that, and the processor time that the process had used.
     last: u32,
+    time: u64,
 }
 
 impl AddressSpace for Emptying {
@@ -36,7 +38,9 @@ impl AddressSpace for Emptying {
     }
 
     fn kill(&self) {
-        if !self.thread.has_news(self.last) {
+        let used = self.thread.space.time().unwrap_or(u64::MAX);
+        // One that works on is not done, whatever it says.
+        if !self.thread.has_news(self.last) || used > self.time.saturating_add(EMPTYING_TIME) {
             self.thread.space.kill();
         }
     }
@@ -63,23 +67,20 @@ impl SystrapContext {
         if !first || !quiet || !self.alone() || !old.is_unchanged() || self.thread.is_dead() {
             return None;
         }
-        let space = old.successor(&self.inner.limits).ok()?;
+        let space = Arc::new(old.successor(&self.inner.limits).ok()?);
         let slot = self.thread.slot.clone();
         // From here on the process is not reached by the old address space.
         old.process.set_ended();
         old.contexts.fetch_sub(1, SeqCst);
         self.ended = true;
         self.place.stay_anywhere(&self.inner.cpus);
-        let _ = epoll::delete(&self.inner.epoll, old.process.pidfd());
-        let space = Arc::new(space);
-        self.inner.adopt(&space).ok()?;
-        // One that has ended meanwhile may have been reaped, and its number given to another process.
-        if !matches!(process::wait_child(space.process.pidfd(), false), Ok(process::Wait::Running)) {
-            space.died();
-            return None;
-        }
+        self.inner.forget(&self.thread);
         let thread = Thread::new(space.clone(), FIRST_SLOT, slot, self.thread.tid);
         self.inner.register(&thread);
+        if !self.inner.succeed(&old, &space) {
+            self.inner.forget(&thread);
+            return None;
+        }
         let mut context = SystrapContext::new(self.inner.clone(), thread.clone(), platform::Regs::default());
         self.let_go();
         (context.last, context.letting_go) = (self.last, self.letting_go);
@@ -90,9 +91,10 @@ impl SystrapContext {
         context.encode_copy();
         // What comes of it is looked at when the process is needed.
         thread.slot.spin().store(0, Relaxed);
-        context.emptying = true;
+        (context.emptying, context.unproven) = (true, true);
+        context.posted_at = space.time().unwrap_or(u64::MAX);
         context.post(l::CMD_REPORT);
-        let emptying = Arc::new(Emptying { thread, last: context.last });
+        let emptying = Arc::new(Emptying { thread, last: context.last, time: context.posted_at });
         Some(Recycled { context: Box::new(context), emptying })
     }
 
@@ -136,28 +138,38 @@ impl SystrapContext {
         if !self.emptying {
             return Ok(());
         }
-        if !self.thread.has_news(self.last) {
+        // Read once: the process may write it at any time.
+        let request = self.slot().req().load(Acquire) & !l::SLEEP;
+        if request == self.last && !self.thread.is_dead() {
             return Err(Errno::EAGAIN);
+        }
+        self.last = request;
+        self.slot().taken().store(request, Relaxed);
+        let begun = self.begin_after();
+        if begun.is_err() {
+            self.thread.space.kill();
+        }
+        begun
+    }
+
+    /// The process says that its memory is empty.
+    fn begin_after(&mut self) -> Result<()> {
+        if self.thread.is_dead() || self.what() != l::REQ_DONE {
+            return Err(Errno::ESRCH);
         }
         self.emptying = false;
         self.begin_young();
         self.slot().spin().store(self.inner.spin, Relaxed);
-        let gone = |ProcessGone| Errno::ESRCH;
-        self.await_request().map_err(gone)?;
-        if self.what() != l::REQ_DONE {
-            self.violation();
-            return Err(Errno::ESRCH);
-        }
         if let Some(fd) = std::mem::take(&mut self.thread.grants.lock().fds).pop() {
             self.thread.space.held.add(&fd, self.slot().result().load(Relaxed));
         }
         let mut bytes = [0; HostUsage::SIZE];
         self.slot().read_window(0, HostUsage::OFFSET, &mut bytes);
         let HostUsage { maxrss, counts } = HostUsage::parse(&bytes);
-        if maxrss > LARGEST {
+        let time = self.thread.space.time().ok_or(Errno::ESRCH)?;
+        if maxrss > LARGEST || time > self.posted_at.saturating_add(EMPTYING_TIME) {
             return Err(Errno::ENOMEM);
         }
-        let time = hostsys::clock::process_cpu_ns(self.thread.tid).unwrap_or(0) as u64;
         self.thread.space.begins_after(Before { time, counts });
         Ok(())
     }
