@@ -80,8 +80,8 @@ pub(crate) fn load(
     };
     let open = privacy.dumpable && !creds.secure;
     let (loader, filled) = match c.recycled_space(&creds.creds, open).map(load) {
-        // The program before has not let go of the process.
-        Some((lost, Err(Errno::ESRCH))) => {
+        // The program before may not have let go of the process, or has left it in disorder.
+        Some((lost, Err(_))) => {
             lost.ctx.exit();
             load(c.task.group.container.new_space(platform)?)
         }

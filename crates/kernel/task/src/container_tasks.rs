@@ -95,6 +95,9 @@ impl Kernel {
     /// Stops all tasks of a container, or lets them go on. Calls in progress go on to their end.
     pub fn freeze(&self, c: &Container, on: bool) {
         c.set_frozen(on);
+        if on {
+            self.recycling.forget(Some(c.index()));
+        }
         let tasks: Vec<_> = {
             let t = self.tree.lock();
             t.tasks().filter(|t| t.group.container.index() == c.index()).cloned().collect()

@@ -77,7 +77,7 @@ pub fn end(mut c: Current, stage: Stage) {
     let mut end = Some((ctx, mm));
     let mut end_now = || {
         if let Some((ctx, mm)) = end.take() {
-            exit_or_keep(&group.kernel, ctx, domain.take());
+            exit_or_keep(&group, ctx, domain.take());
             drop(mm);
         }
     };
@@ -236,7 +236,7 @@ fn end_group(task: &Arc<Task>, group: &Arc<ThreadGroup>, status: i32) {
     if group.container.first() == group.tgid {
         kernel.signal_container(&group.container, kill, |_| true);
         group.container.finish(status);
-        kernel.recycling.forget(group.container.index());
+        kernel.recycling.forget(Some(group.container.index()));
     }
 }
 

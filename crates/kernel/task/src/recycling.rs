@@ -1,5 +1,5 @@
-//! Host processes of programs that have ended, kept for programs that execve(2) loads: see [`platform::Context::recycle`]. Lock: a
-//! leaf. A checkpoint keeps nothing.
+//! Host processes of programs that have ended, kept for programs that execve(2) loads: see [`platform::Context::recycle`]. Locks:
+//! TIMER, and a leaf. A checkpoint keeps nothing.
 //!
 //! A hostile program may leave something in its host process that has power over the next program there. So the
 //! next one has the same rights and sees the same: credentials, namespaces, root and container. What the first one could do
@@ -7,7 +7,7 @@
 
 use abi::Errno;
 use caller::timer::{TimerHandle, TimerService};
-use lock_order::Mutex;
+use lock_order::{Mutex, rank};
 use mounts::MountNs;
 use nsproxy::NsProxy;
 use pid::PidNamespace;
@@ -20,8 +20,9 @@ use vfs::dentry::Dentry;
 
 /// Most processes that are kept.
 const MOST: usize = 3;
-/// Those that no program has needed for once or twice as long end.
-const IDLE: Duration = Duration::from_secs(5);
+/// How often they are looked at, and how many looks they wait for a program.
+const LOOK: Duration = Duration::from_millis(500);
+const LOOKS: u32 = 10;
 
 /// Rights of a program, and what it can see.
 pub(crate) struct Domain {
@@ -50,10 +51,10 @@ pub(crate) struct Kept {
     /// What its next program must have.
     pub domain: Domain,
     pub context: Box<dyn Context>,
-    /// Ends the process if it does not empty its memory in time; goes before the process is used.
-    pub _emptying: Arc<dyn AddressSpace>,
-    /// The timer has seen it before.
-    pub seen: bool,
+    /// Ends the process if it does not empty its memory in time, or works on; goes before the process is used.
+    pub emptying: Arc<dyn AddressSpace>,
+    /// How often the timer has seen it.
+    pub seen: u32,
 }
 
 /// The processes that are kept.
@@ -65,7 +66,7 @@ struct Shelf {
     /// The most recent last.
     kept: Mutex<Vec<Kept>>,
     /// Lets go of those that no program needs.
-    timer: Mutex<Option<TimerHandle>>,
+    timer: Mutex<Option<TimerHandle>, { rank::TIMER }>,
 }
 
 impl Recycling {
@@ -102,9 +103,9 @@ impl Recycling {
         drop(gone);
     }
 
-    /// Lets go of the processes of a container.
-    pub fn forget(&self, container: u32) {
-        let of = |k: &mut Kept| k.domain.container == container;
+    /// Lets go of the processes of a container, or of all.
+    pub fn forget(&self, container: Option<u32>) {
+        let of = |k: &mut Kept| container.is_none_or(|container| k.domain.container == container);
         let gone: Vec<Kept> = self.0.kept.lock().extract_if(.., of).collect();
         drop(gone);
     }
@@ -133,7 +134,7 @@ impl Shelf {
         let mut timer = self.timer.lock();
         if timer.is_none() {
             let (shelf, weak) = (Arc::downgrade(self), Arc::downgrade(timers));
-            *timer = Some(timers.schedule_after(IDLE, move || {
+            *timer = Some(timers.schedule_after(LOOK, move || {
                 if let (Some(shelf), Some(timers)) = (shelf.upgrade(), weak.upgrade()) {
                     shelf.look(&timers);
                 }
@@ -141,16 +142,21 @@ impl Shelf {
         }
     }
 
-    /// Lets go of those that have waited since the last look.
+    /// Lets go of those that have waited for long, and ends those that do not sleep.
     fn look(self: &Arc<Self>, timers: &Arc<TimerService>) {
         let timer = self.timer.lock().take();
         let (gone, left) = {
             let mut kept = self.kept.lock();
-            let gone: Vec<Kept> = kept.extract_if(.., |k| std::mem::replace(&mut k.seen, true)).collect();
-            (gone, !kept.is_empty())
+            let long = |k: &mut Kept| {
+                k.seen += 1;
+                k.seen > LOOKS
+            };
+            let gone: Vec<Kept> = kept.extract_if(.., long).collect();
+            (gone, kept.iter().map(|k| k.emptying.clone()).collect::<Vec<_>>())
         };
         drop((gone, timer));
-        if left {
+        left.iter().for_each(|emptying| emptying.kill());
+        if !left.is_empty() {
             self.arm(timers);
         }
     }

@@ -161,7 +161,7 @@ impl Current {
         let before = self.task.user_before.load(Ordering::Relaxed);
         let before = before.saturating_add(own_time.unwrap_or(group_time));
         self.task.user_before.store(before, Ordering::Relaxed);
-        exit_or_keep(self.kernel(), old_ctx, domain);
+        exit_or_keep(&g, old_ctx, domain);
         drop(old_mm);
         let gate = self.task.vfork.lock().take();
         if let Some(gate) = gate {

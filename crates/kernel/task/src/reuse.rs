@@ -1,9 +1,9 @@
 //! Which programs may follow each other in a process of the host ([`crate::recycling`]).
 
 use crate::current::Current;
-use crate::kernel::Kernel;
 use crate::recycling::{Domain, Kept};
 use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use mounts::FsContext;
 use platform::{Context, Recycled};
 use rights::Credentials;
@@ -36,14 +36,19 @@ pub(crate) fn domain_of(task: &Task, fs: &FsContext, credentials: &Credentials) 
 }
 
 /// Ends the last thread of an address space; its host process is kept for programs of the `domain`.
-pub(crate) fn exit_or_keep(kernel: &Kernel, context: Box<dyn Context>, domain: Option<Domain>) {
-    let Some(domain) = domain.filter(|domain| !kernel.recycling.is_full(domain)) else {
+pub(crate) fn exit_or_keep(group: &ThreadGroup, context: Box<dyn Context>, domain: Option<Domain>) {
+    let (kernel, container) = (&group.kernel, &group.container);
+    let closed = || container.is_over() || container.is_frozen();
+    let Some(domain) = domain.filter(|domain| !closed() && !kernel.recycling.is_full(domain)) else {
         return context.exit();
     };
     let Some(Recycled { context, emptying }) = context.recycle() else { return };
     kernel.late_kills.add(&emptying, &kernel.vfs.resources.timers);
-    let kept = Kept { domain, context, _emptying: emptying, seen: false };
+    let kept = Kept { domain, context, emptying, seen: 0 };
     kernel.recycling.keep(kept, &kernel.vfs.resources.timers);
+    if closed() {
+        kernel.recycling.forget(Some(container.index()));
+    }
 }
 
 impl Current {
@@ -51,6 +56,11 @@ impl Current {
     /// with the same rights may look into the new program.
     pub fn recycled_space(&self, credentials: &Credentials, open: bool) -> Option<Box<dyn Context>> {
         let domain = if open { domain_of(&self.task, self.fs(), credentials) } else { None };
-        self.kernel().recycling.take(&domain?)
+        let found = self.kernel().recycling.take(&domain?);
+        // Those that were put back may have been looked for meanwhile.
+        if self.task.group.container.is_over() {
+            self.kernel().recycling.forget(Some(self.task.group.container.index()));
+        }
+        found
     }
 }

@@ -74,6 +74,8 @@ impl Standstill {
         loop {
             let missing = self.missing();
             if missing.is_empty() && !self.ending() {
+                // Their timer is held, too.
+                self.kernel.recycling.forget(None);
                 self.timers = Some(self.kernel.vfs.resources.timers.hold());
                 return Ok(self);
             }

@@ -102,8 +102,12 @@ pub(crate) struct SystrapContext {
     emptying: bool,
     /// It has served another program, which may still hold it, and has not begun to run this one.
     unproven: bool,
+    /// Sleeps without an answer since then.
+    sleeps: u32,
     /// Processor time of the process when it was told to empty its memory.
     posted_at: u64,
+    /// It serves another program now.
+    reused: Arc<parking_lot::Mutex<bool>>,
     ended: bool,
 }
 
@@ -142,7 +146,9 @@ impl SystrapContext {
             bell: None,
             emptying: false,
             unproven: false,
+            sleeps: 0,
             posted_at: 0,
+            reused: Arc::default(),
             ended: false,
         }
     }

@@ -9,11 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use stub::layout as l;
 
-/// Sleeps after which a process that has served another program is given up before it runs the next one. A stub that
+/// Sleeps without an answer after which a process that has served another program is given up before it runs the next one. A stub that
 /// does as it is told needs one, or two when the host hardly lets it run.
 const PATIENCE: u32 = 3;
 
 impl SystrapContext {
+    /// A sleep has ended without an answer. Whether that was one too many since the process has had another program.
+    fn lost_patience(&mut self) -> bool {
+        self.sleeps += 1;
+        self.sleeps > PATIENCE
+    }
+
     /// A program begins.
     pub(crate) fn begin_young(&mut self) {
         self.young = YOUNG;
@@ -53,7 +59,6 @@ impl SystrapContext {
         let mut slept = false;
         let mut late = false;
         let mut looks = 0_u32;
-        let mut waits = 0;
         loop {
             if self.thread.is_dead() {
                 return Err(ProcessGone);
@@ -106,8 +111,8 @@ impl SystrapContext {
             // this thread to another word of its own, from where no wake-up of ours would reach it.
             let since = cpu::tsc();
             let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
-            waits += 1;
-            if self.unproven && waits > PATIENCE {
+            let news = slot.req().load(Acquire) & !l::SLEEP != self.last;
+            if self.unproven && !news && self.lost_patience() {
                 log::warn!(
                     "stub process {} does not serve another program; killed",
                     self.thread.space.process.pid

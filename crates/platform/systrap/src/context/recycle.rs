@@ -9,6 +9,7 @@ use crate::FIRST_SLOT;
 use crate::actions::{Encoder, Job};
 use crate::space::Thread;
 use abi::{Errno, Result};
+use parking_lot::Mutex;
 use platform::{Action, AddressSpace, Before, Context, HostUsage, KNOWN_CALLS, Recycled, Usage, Word};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -26,6 +27,8 @@ struct Emptying {
     /// The last request before that, and the processor time that the process had used.
     last: u32,
     time: u64,
+    /// The process serves another program.
+    over: Arc<Mutex<bool>>,
 }
 
 impl AddressSpace for Emptying {
@@ -38,6 +41,10 @@ impl AddressSpace for Emptying {
     }
 
     fn kill(&self) {
+        let over = self.over.lock();
+        if *over {
+            return;
+        }
         let used = self.thread.space.time().unwrap_or(u64::MAX);
         // One that works on is not done, whatever it says.
         if !self.thread.has_news(self.last) || used > self.time.saturating_add(EMPTYING_TIME) {
@@ -76,8 +83,11 @@ impl SystrapContext {
         self.place.stay_anywhere(&self.inner.cpus);
         self.inner.forget(&self.thread);
         let thread = Thread::new(space.clone(), FIRST_SLOT, slot, self.thread.tid);
-        self.inner.register(&thread);
         if !self.inner.succeed(&old, &space) {
+            return None;
+        }
+        self.inner.register(&thread);
+        if thread.is_dead() {
             self.inner.forget(&thread);
             return None;
         }
@@ -94,7 +104,8 @@ impl SystrapContext {
         (context.emptying, context.unproven) = (true, true);
         context.posted_at = space.time().unwrap_or(u64::MAX);
         context.post(l::CMD_REPORT);
-        let emptying = Arc::new(Emptying { thread, last: context.last, time: context.posted_at });
+        let (last, time, over) = (context.last, context.posted_at, context.reused.clone());
+        let emptying = Arc::new(Emptying { thread, last, time, over });
         Some(Recycled { context: Box::new(context), emptying })
     }
 
@@ -171,6 +182,7 @@ impl SystrapContext {
             return Err(Errno::ENOMEM);
         }
         self.thread.space.begins_after(Before { time, counts });
+        *self.reused.lock() = true;
         Ok(())
     }
 
