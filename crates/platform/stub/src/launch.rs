@@ -75,6 +75,12 @@ fn raise_descriptor_limit() -> bool {
 /// Address of a process's command line as the host's process lists show it.
 pub const TITLE: u64 = l::STACK_BASE + offset_of!(l::Priv, title) as u64;
 
+/// Where a process counts the signals of its first thread's call sites, and how many bytes that is.
+pub const COUNTS: (u64, usize) = {
+    let (start, end) = (offset_of!(l::Priv, nfresh), offset_of!(l::Priv, title));
+    (l::STACK_BASE + start as u64, end - start)
+};
+
 /// Address of 16 bytes for a name on its way to the host.
 pub const NAME: u64 = l::STACK_BASE + offset_of!(l::Priv, name) as u64;
 

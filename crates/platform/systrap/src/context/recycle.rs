@@ -130,6 +130,9 @@ impl SystrapContext {
         let numbers = if lent { l::LENT_FIRST..l::LENT_FIRST + l::LENT } else { 0..0 };
         let mut jobs: Vec<Job> = numbers.map(Job::Close).collect();
         jobs.push(call(libc::SYS_munmap, 0, self.inner.limits.max));
+        // The next program may have call sites at the same addresses.
+        let (counts, len) = stub::launch::COUNTS;
+        jobs.push(Job::Action(Action::Write { addr: counts, data: vec![0; len] }));
         // As unused processes are called.
         jobs.extend(
             [Action::Name(*b"ringfence-stub\0\0"), Action::Title(b"ringfence stub".to_vec())]
