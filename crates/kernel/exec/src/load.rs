@@ -75,7 +75,7 @@ pub(crate) fn load(
     let load = |ctx| {
         let random = (!fixed).then(Random::new);
         let mut loader = Loader { c, ctx, map: MemoryMap::new(limits.min, limits.max), random };
-        let filled = loader.fill(p, image, interp.clone(), creds);
+        let filled = loader.fill(p, image, interp.as_ref(), creds);
         (loader, filled)
     };
     let open = privacy.dumpable && !creds.secure;
@@ -112,7 +112,7 @@ impl Loader<'_> {
         &mut self,
         p: &Program,
         image: &Image,
-        interp: Option<(Arc<OpenFile>, Image)>,
+        interp: Option<&(Arc<OpenFile>, Image)>,
         creds: &NewCreds,
     ) -> Result<ImageInfo> {
         let stack_limit = self.c.rlimit(libc::RLIMIT_STACK as i32);
@@ -167,7 +167,7 @@ impl Loader<'_> {
         &mut self,
         p: &Program,
         image: &Image,
-        interp: Option<(Arc<OpenFile>, Image)>,
+        interp: Option<&(Arc<OpenFile>, Image)>,
     ) -> Result<Layout> {
         let bias = if image.relocatable {
             let want = (self.map.max / 3 * 2 + self.random_pages(28)) & !(image.align - 1);
@@ -179,8 +179,8 @@ impl Loader<'_> {
         let Some((file, interp)) = interp else {
             return Ok(Layout { bias, base: 0, entry: image.entry.wrapping_add(bias) });
         };
-        let base = if interp.relocatable { self.bias(&interp, 0)? } else { 0 };
-        self.map_image(&file, &interp, base)?;
+        let base = if interp.relocatable { self.bias(interp, 0)? } else { 0 };
+        self.map_image(file, interp, base)?;
         Ok(Layout { bias, base, entry: interp.entry.wrapping_add(base) })
     }
 

@@ -51,7 +51,7 @@ pub(crate) struct Kept {
     /// What its next program must have.
     pub domain: Domain,
     pub context: Box<dyn Context>,
-    /// Ends the process if it does not empty its memory in time, or works on; goes before the process is used.
+    /// Ends the process if it does not empty its memory in time, or works on.
     pub emptying: Arc<dyn AddressSpace>,
     /// How often the timer has seen it.
     pub seen: u32,
@@ -145,18 +145,20 @@ impl Shelf {
     /// Lets go of those that have waited for long, and ends those that do not sleep.
     fn look(self: &Arc<Self>, timers: &Arc<TimerService>) {
         let timer = self.timer.lock().take();
-        let (gone, left) = {
+        let (gone, due, left) = {
             let mut kept = self.kept.lock();
             let long = |k: &mut Kept| {
                 k.seen += 1;
                 k.seen > LOOKS
             };
             let gone: Vec<Kept> = kept.extract_if(.., long).collect();
-            (gone, kept.iter().map(|k| k.emptying.clone()).collect::<Vec<_>>())
+            // The others may have come just now.
+            let due = kept.iter().filter(|k| k.seen > 1).map(|k| k.emptying.clone());
+            (gone, due.collect::<Vec<_>>(), !kept.is_empty())
         };
         drop((gone, timer));
-        left.iter().for_each(|emptying| emptying.kill());
-        if !left.is_empty() {
+        due.iter().for_each(|emptying| emptying.kill());
+        if left {
             self.arm(timers);
         }
     }

@@ -43,7 +43,6 @@ pub(crate) fn exit_or_keep(group: &ThreadGroup, context: Box<dyn Context>, domai
         return context.exit();
     };
     let Some(Recycled { context, emptying }) = context.recycle() else { return };
-    kernel.late_kills.add(&emptying, &kernel.vfs.resources.timers);
     let kept = Kept { domain, context, emptying, seen: 0 };
     kernel.recycling.keep(kept, &kernel.vfs.resources.timers);
     if closed() {

@@ -93,8 +93,8 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
 pub struct Recycled {
     /// To be renewed before all else.
     pub context: Box<dyn Context>,
-    /// Its `kill` ends the process unless it has emptied its memory: for a guest that does not let that happen. To be dropped
-    /// before the context is renewed.
+    /// Its `kill` ends the process unless it has emptied its memory and sleeps, for a guest that does not let that happen; once
+    /// the context is renewed it does nothing.
     pub emptying: Arc<dyn AddressSpace>,
 }
 

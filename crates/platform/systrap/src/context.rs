@@ -106,8 +106,6 @@ pub(crate) struct SystrapContext {
     sleeps: u32,
     /// Processor time of the process when it was told to empty its memory.
     posted_at: u64,
-    /// It serves another program now.
-    reused: Arc<parking_lot::Mutex<bool>>,
     ended: bool,
 }
 
@@ -148,7 +146,6 @@ impl SystrapContext {
             unproven: false,
             sleeps: 0,
             posted_at: 0,
-            reused: Arc::default(),
             ended: false,
         }
     }

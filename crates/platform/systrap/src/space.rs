@@ -258,6 +258,8 @@ pub(crate) struct Thread {
     dead: AtomicBool,
     pub(crate) grants: Mutex<Grants>,
     pub(crate) answers: Mutex<Answers>,
+    /// The process has emptied its memory of one program, and serves another one now.
+    pub(crate) serves_again: Mutex<bool>,
 }
 
 impl Thread {
@@ -272,6 +274,7 @@ impl Thread {
             dead: AtomicBool::new(false),
             grants: Mutex::default(),
             answers: Mutex::default(),
+            serves_again: Mutex::default(),
         };
         let t = Arc::new(t);
         t.space.add_thread(&t);

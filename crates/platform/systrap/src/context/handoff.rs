@@ -111,8 +111,7 @@ impl SystrapContext {
             // this thread to another word of its own, from where no wake-up of ours would reach it.
             let since = cpu::tsc();
             let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
-            let news = slot.req().load(Acquire) & !l::SLEEP != self.last;
-            if self.unproven && !news && self.lost_patience() {
+            if self.unproven && slot.req().load(Acquire) & !l::SLEEP == self.last && self.lost_patience() {
                 log::warn!(
                     "stub process {} does not serve another program; killed",
                     self.thread.space.process.pid

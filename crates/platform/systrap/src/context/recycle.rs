@@ -9,7 +9,6 @@ use crate::FIRST_SLOT;
 use crate::actions::{Encoder, Job};
 use crate::space::Thread;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
 use platform::{Action, AddressSpace, Before, Context, HostUsage, KNOWN_CALLS, Recycled, Usage, Word};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -27,8 +26,6 @@ struct Emptying {
     /// The last request before that, and the processor time that the process had used.
     last: u32,
     time: u64,
-    /// The process serves another program.
-    over: Arc<Mutex<bool>>,
 }
 
 impl AddressSpace for Emptying {
@@ -41,8 +38,8 @@ impl AddressSpace for Emptying {
     }
 
     fn kill(&self) {
-        let over = self.over.lock();
-        if *over {
+        let serves_again = self.thread.serves_again.lock();
+        if *serves_again {
             return;
         }
         let used = self.thread.space.time().unwrap_or(u64::MAX);
@@ -104,8 +101,7 @@ impl SystrapContext {
         (context.emptying, context.unproven) = (true, true);
         context.posted_at = space.time().unwrap_or(u64::MAX);
         context.post(l::CMD_REPORT);
-        let (last, time, over) = (context.last, context.posted_at, context.reused.clone());
-        let emptying = Arc::new(Emptying { thread, last, time, over });
+        let emptying = Arc::new(Emptying { thread, last: context.last, time: context.posted_at });
         Some(Recycled { context: Box::new(context), emptying })
     }
 
@@ -185,7 +181,7 @@ impl SystrapContext {
             return Err(Errno::ENOMEM);
         }
         self.thread.space.begins_after(Before { time, counts });
-        *self.reused.lock() = true;
+        *self.thread.serves_again.lock() = true;
         Ok(())
     }
 
