@@ -42,7 +42,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "wait",
         ],
     ),
-    ("crates/floor", &["read_biased_lock", "hostsys"]),
+    ("crates/floor", &["read_biased_lock", "hostsys", "host_interfaces"]),
     ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
     ("crates/net", &["account", "conntrack", "netstack", "netfilter", "xtables", "nftables"]),
     (
@@ -113,7 +113,6 @@ const ORDER: [(&str, &[&str]); 6] = [
             "bundle",
             "gofer",
             "netgofer",
-            "host_interfaces",
             "writeback",
             "trace_sinks",
             "sandbox",

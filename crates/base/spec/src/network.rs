@@ -79,6 +79,23 @@ pub struct Route {
     pub kind: u8,
     /// RT_SCOPE_*.
     pub scope: u8,
+    /// Which of two routes to one destination is taken: that with the lower number.
+    #[serde(default)]
+    pub metric: u32,
+    /// The source address of connections by this route, where it is set.
+    #[serde(default)]
+    pub source: Option<IpAddr>,
+}
+
+/// A neighbour that an administrator has entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// On which interface.
+    pub interface: u32,
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its hardware address.
+    pub mac: [u8; 6],
 }
 
 /// The interfaces and routes of a namespace at one moment.
@@ -88,6 +105,9 @@ pub struct Interfaces {
     pub links: Vec<Interface>,
     /// In the order in which they are shown.
     pub routes: Vec<Route>,
+    /// Permanent ones only.
+    #[serde(default)]
+    pub neighbours: Vec<Neighbour>,
 }
 
 const RT_TABLE_LOCAL: u8 = 255;
@@ -108,6 +128,8 @@ impl Interfaces {
             table: RT_TABLE_LOCAL,
             kind: libc::RTN_LOCAL,
             scope: libc::RT_SCOPE_HOST,
+            metric: 0,
+            source: None,
         };
         let link = Interface {
             index: 1,
@@ -119,6 +141,7 @@ impl Interfaces {
             addresses: vec![(v4, 8), (v6, 128)],
         };
         let network = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0));
-        Interfaces { links: vec![link], routes: vec![local(network, 8), local(v4, 32), local(v6, 128)] }
+        let routes = vec![local(network, 8), local(v4, 32), local(v6, 128)];
+        Interfaces { links: vec![link], routes, neighbours: Vec::new() }
     }
 }

@@ -3,16 +3,16 @@
 use crate::check;
 use abi::Result;
 use std::mem::{size_of, size_of_val};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Bytes that may wait in either direction: some dozen of the largest segments.
 const BUFFER: i32 = 8 << 20;
 const PACKET_IGNORE_OUTGOING: i32 = 23;
 const PACKET_VNET_HDR: i32 = 15;
 
-/// A non-blocking socket for all frames that interface `index` of the caller's network namespace receives. Frames come and go
-/// behind a `struct virtio_net_hdr`. Needs CAP_NET_RAW there.
-pub fn open(index: u32) -> Result<OwnedFd> {
+/// A non-blocking socket in the caller's network namespace that is to be bound to an interface. Frames come and go behind a
+/// `struct virtio_net_hdr`. Needs CAP_NET_RAW there.
+pub fn open() -> Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is involved. Without a protocol nothing is received yet.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
@@ -25,6 +25,12 @@ pub fn open(index: u32) -> Result<OwnedFd> {
     for name in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
         let _ = set(&fd, libc::SOL_SOCKET, name, BUFFER);
     }
+    Ok(fd)
+}
+
+/// Has a socket receive all frames of interface `index` of its network namespace, and send by it. When the
+/// interface has gone, the socket can be bound again. ENODEV when there is no such interface.
+pub fn bind(fd: impl AsFd, index: u32) -> Result<()> {
     // SAFETY: plain data for which all zeroes is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
@@ -32,8 +38,7 @@ pub fn open(index: u32) -> Result<OwnedFd> {
     address.sll_ifindex = index as i32;
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the pointer is to a local structure of that length.
-    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }.into())?;
-    Ok(fd)
+    check(unsafe { libc::bind(fd.as_fd().as_raw_fd(), (&raw const address).cast(), length) }.into()).map(drop)
 }
 
 fn set(fd: &OwnedFd, level: i32, name: i32, value: i32) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Interfaces of the host's network namespace under the TCP/IP stack inside.
 //!
-//! The runtime opens a packet socket for each interface and reads the namespace's addresses and routes; [`attach`]
-//! gives them to the stack. Frames of the stack are written to the socket at once, and wait in a bounded queue when the
+//! The runtime takes the namespace over: it reads what the namespace has, and makes packet sockets and sockets of rtnetlink(7)
+//! there. [`Links`] gives the interfaces, addresses and routes to the stack, and has the stack follow when they change. Frames of the stack are written to the socket at once, and wait in a bounded queue when the
 //! host takes no more. One thread for each interface reads arriving frames. Frames carry virtio-net headers, so that
 //! large segments and partial checksums cross the host whole.
 //!
@@ -9,7 +9,7 @@
 //!
 //! `forward` connects programs outside to ports inside, over pipes; `capture` writes the packets of a stack to a file.
 //!
-//! Neighbours: `netstack` (the stack, and its `Device`), `socket` (the namespace that owns the stack). Lock rank: `FRAMES` for a
+//! Neighbours: `host_interfaces` (the namespace of the host), `netstack` (the stack, and its `Device`), `socket` (the namespace that owns the stack). Lock rank: `FRAMES` for a
 //! device's queue; the stack may hold its own locks when it sends. A checkpoint keeps nothing of this: the interfaces come from the host.
 
 #![forbid(unsafe_code)]
@@ -20,7 +20,8 @@ mod device;
 mod forward;
 mod names;
 mod pump;
+mod watch;
 
-pub use attach::{Links, attach};
+pub use attach::Links;
 pub use capture::{CaptureFile, capture};
 pub use forward::Forward;

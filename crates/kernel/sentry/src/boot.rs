@@ -22,7 +22,7 @@ use task::Kernel;
 pub struct NetworkFiles {
     /// Leads to the network gofer of host mode.
     pub gofer: Option<OwnedFd>,
-    /// A packet socket for each of the specification's Ethernet interfaces, unless they are only shown.
+    /// What `host_interfaces::take_over` made, unless the interfaces are only shown.
     pub links: Vec<OwnedFd>,
 }
 
@@ -58,6 +58,7 @@ pub fn run(
     let console = control.console.clone();
     on_ready(control.clone());
     let status = kernel.wait_finished();
+    links::close(&control.pod);
     kernel.shutdown();
     tracing::end(&kernel);
     control.changes.write_back_at_end();

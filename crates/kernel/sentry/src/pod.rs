@@ -20,7 +20,7 @@ pub(crate) struct Pod {
     /// Trees and streams of the host.
     pub(crate) host_files: Arc<HostFiles>,
     /// Interfaces of the host's network namespace.
-    pub(crate) links: Mutex<Links, { rank::HOST_LINKS }>,
+    pub(crate) links: Mutex<Option<Links>, { rank::HOST_LINKS }>,
     /// The image that the sandbox is restored from, until all of its containers are there.
     awaited: Mutex<Option<Awaited>>,
     /// The containers as a checkpoint takes them.

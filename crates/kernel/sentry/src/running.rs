@@ -14,9 +14,9 @@ pub const MAX_LAYERS: usize = 8;
 pub trait Running: Send + Sync {
     /// Lets the first process run; an error when it was started before.
     fn start(&self) -> Result<(), StartError>;
-    /// What there is in the guest's network namespace by now, with a packet socket for each Ethernet interface if the stack inside is to
-    /// use them; an error once the first process runs.
-    fn show_network(&self, interfaces: Interfaces, sockets: Vec<OwnedFd>) -> Result<(), StartError>;
+    /// What there is in the container's network namespace by now, which the stack inside does not use: it is only shown. An error
+    /// once the first process runs.
+    fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError>;
     /// Sends a signal. An invalid number is ignored; `false` when there was no receiver.
     fn signal(&self, signo: i32, to: Target) -> bool;
     /// Sets the size of the container's terminal (and so raises SIGWINCH); nothing without a terminal.

@@ -290,6 +290,15 @@ impl NetNamespace {
         self.began.read().clone()
     }
 
+    /// The host has changed interfaces of the stack, which was as `before`: it counts as having begun so.
+    pub fn note_followed(&self, before: &LayerState) {
+        let after = self.stack.layer();
+        let mut began = self.began.write();
+        let mut changed = LayerState::clone(&began);
+        changed.follow(before, &after);
+        *began = Arc::new(changed);
+    }
+
     /// Shows the stack's interfaces from now on, beside those that are only shown.
     pub fn show_stack(&self) {
         self.stack_shown.store(true, Ordering::Relaxed);

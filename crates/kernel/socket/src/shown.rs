@@ -17,7 +17,7 @@ const COMPAT: u8 = 252;
 pub(crate) fn interfaces(stack: &Stack) -> Interfaces {
     let links = stack.links().iter().map(|link| interface(link)).collect();
     let routes = stack.read_routes(|routes| routes.routes().iter().map(route).collect());
-    Interfaces { links, routes }
+    Interfaces { links, routes, neighbours: Vec::new() }
 }
 
 /// One interface.
@@ -60,5 +60,7 @@ fn route(route: &Route) -> spec::Route {
             Scope::Link => libc::RT_SCOPE_LINK,
             Scope::Global => libc::RT_SCOPE_UNIVERSE,
         },
+        metric: route.metric,
+        source: route.source,
     }
 }

@@ -240,6 +240,48 @@ impl LayerState {
     }
 }
 
+impl LayerState {
+    /// Makes the changes that lie between two states of a stack: of interfaces, addresses, routes and neighbours.
+    pub fn follow(&mut self, before: &LayerState, after: &LayerState) {
+        apply(&mut self.routes, &before.routes, &after.routes);
+        apply(&mut self.neighbours, &before.neighbours, &after.neighbours);
+        self.links.retain(|link| before.link(link.index).is_none() || after.link(link.index).is_some());
+        for now in &after.links {
+            let (Some(then), Some(link)) =
+                (before.link(now.index), self.links.iter_mut().find(|link| link.index == now.index))
+            else {
+                // One that a program has made is in both states.
+                if before.link(now.index).is_none() {
+                    self.links.push(now.clone());
+                }
+                continue;
+            };
+            if then.name != now.name {
+                link.name.clone_from(&now.name);
+            }
+            if then.mac != now.mac {
+                link.mac = now.mac;
+            }
+            if then.mtu != now.mtu {
+                link.mtu = now.mtu;
+            }
+            if then.up != now.up {
+                link.up = now.up;
+            }
+            apply(&mut link.addresses, &then.addresses, &now.addresses);
+        }
+        self.next_index = self.next_index.max(after.next_index);
+    }
+}
+
+/// Takes out of a list what is gone between two others, and adds what is new.
+fn apply<T: Clone + PartialEq>(list: &mut Vec<T>, before: &[T], after: &[T]) {
+    list.retain(|one| !before.contains(one) || after.contains(one));
+    let new: Vec<T> =
+        after.iter().filter(|one| !before.contains(one) && !list.contains(one)).cloned().collect();
+    list.extend(new);
+}
+
 /// Does again what programs have done since the stacks began. The error is a sentence for the user.
 pub fn restore(all: &[Layer<'_>]) -> Result<(), String> {
     let fresh: Vec<LayerState> = all.iter().map(|layer| layer.net.layer()).collect();

@@ -73,60 +73,63 @@ impl Outward {
     }
 }
 
-/// Tells the kernel inside what the network namespace holds by now, hooks having been run; sockets for the interfaces that it is
-/// to use. Fails only if another sandbox uses them.
+/// Tells the kernel inside what the network namespace holds by now, hooks having been run; gives the handles with which it uses the
+/// interfaces and follows their changes. Fails if another sandbox or another program uses them.
 pub(crate) fn show(prepared: &mut Prepared, pid: i32) -> Result<Vec<OwnedFd>> {
-    let (interfaces, links) = match look(prepared.spec.network, pid) {
+    let (interfaces, handles) = match look(prepared.spec.network, pid) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(taken()),
+        Err(error) if is_taken(&error) => return Err(taken(&error)),
         Err(error) => {
             log::warn!("the interfaces of {} are not shown: {error}", path(pid));
             return Ok(Vec::new());
         }
     };
     prepared.spec.interfaces = interfaces;
-    Ok(links)
+    Ok(handles)
 }
 
-/// The same again before the start: Docker's newer daemons and `ctr --cni` set the network up between `create` and
-/// `start`. Of a namespace that holds nothing but its loopback interface there is nothing to tell.
-pub(crate) fn show_again(settings: &Settings, client: &Client, record: &Record) -> Result<()> {
+/// The same again before the start, in host mode: Docker's newer daemons and `ctr --cni` set the network up between `create` and
+/// `start`. The stack inside follows by itself. Of a namespace that holds nothing but its loopback interface there is nothing to tell.
+pub(crate) fn show_again(settings: &Settings, client: &Client, record: &Record) {
     let (pid, network) = (record.state.pid, settings.containers.network);
     let member = matches!(record.pod(), Pod::Member(_));
-    if member || network == Network::None || !host_interfaces::has_more_than_loopback(pid) {
-        return Ok(());
+    if member || !network.is_host() || !host_interfaces::has_more_than_loopback(pid) {
+        return;
     }
-    let found = match look(network, pid) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(taken()),
-        found => found,
-    };
-    let told = found
-        .map_err(crate::Error::from)
-        .and_then(|(interfaces, links)| Ok(client.show_network(&interfaces, &links)?));
-    if let Err(error) = told {
+    let found = look(network, pid).map_err(crate::Error::from);
+    if let Err(error) = found.and_then(|(interfaces, _)| Ok(client.show_network(&interfaces)?)) {
         // An ordinary user may not look; what `create` has shown stays.
         log::debug!("the interfaces of {} are not shown as they are now: {error}", path(pid));
     }
-    Ok(())
+}
+
+/// Whether a namespace belongs to others.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::ResourceBusy)
 }
 
 /// Two stacks would reset each other's connections.
-fn taken() -> crate::Error {
-    "the network namespace is another sandbox's (docker run --network container:X): only the containers of one pod can \
-     share a network; use --network=none or a network namespace of its own"
-        .to_string()
-        .into()
+fn taken(error: &io::Error) -> crate::Error {
+    let owner = match error.kind() {
+        io::ErrorKind::AddrInUse => "another sandbox's, which is not in this --root directory".to_string(),
+        _ => format!("in use ({error})"),
+    };
+    format!(
+        "the network namespace is {owner}: two network stacks would break each other's connections; use the same --root, \
+         --network=none, or a network namespace of its own"
+    )
+    .into()
 }
 
-/// What a namespace holds, and sockets for the interfaces that the stack inside is to use.
+/// What a namespace holds, and the handles for the stack inside that is to use it.
 fn look(network: Network, pid: i32) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
     let namespace = File::open(path(pid))?;
     match network {
         Network::None => Ok((Interfaces::loopback(), Vec::new())),
         Network::Host { .. } => Ok((host_interfaces::look(namespace.as_fd())?, Vec::new())),
         Network::Sandbox => match host_interfaces::take_over(namespace.as_fd(), pid) {
-            Ok(taken) => Ok(taken),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
+            Ok((interfaces, handles)) => Ok((interfaces, handles.into_fds())),
+            Err(error) if is_taken(&error) => Err(error),
             Err(error) => {
                 let shown = host_interfaces::look(namespace.as_fd())?;
                 if shown.links.len() > 1 {

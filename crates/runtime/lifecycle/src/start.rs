@@ -24,10 +24,7 @@ pub fn start(settings: &Settings, id: &str) -> Result<()> {
         return Err(error);
     }
     let client = connect(&container)?;
-    if let Err(error) = network::show_again(settings, &client, &record) {
-        client.signal(libc::SIGKILL, Target::Init)?;
-        return Err(error);
-    }
+    network::show_again(settings, &client, &record);
     client.start()?;
     record.state.status = Status::Running;
     container.write(&record)?;

@@ -116,12 +116,10 @@ impl Client {
         }
     }
 
-    /// Tells a container that is not started yet what there is in its network namespace by now.
-    /// `links`: packet sockets for its Ethernet interfaces.
-    pub fn show_network(&self, interfaces: &Interfaces, links: &[OwnedFd]) -> Result<(), Error> {
+    /// Tells a container that is not started yet what there is in its network namespace by now, which is only shown.
+    pub fn show_network(&self, interfaces: &Interfaces) -> Result<(), Error> {
         let told = sealed(&serde_json::to_vec(interfaces).map_err(io::Error::from)?)?;
-        let fds: Vec<_> = std::iter::once(told.as_fd()).chain(links.iter().map(AsFd::as_fd)).collect();
-        self.request_with(&Request::Network, &fds)
+        self.request_with(&Request::Network, &[told.as_fd()])
     }
 
     /// Lets the container's first process run.

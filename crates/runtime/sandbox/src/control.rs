@@ -336,10 +336,9 @@ fn send_refusals(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
 
 fn show_network(kernel: &dyn Running, fds: Vec<OwnedFd>) -> Result<(), StartError> {
     let other = |message: String| StartError { kind: StartErrorKind::Other, message };
-    let mut fds = fds.into_iter();
-    let Some(file) = fds.next() else { return Err(other("no interfaces".into())) };
+    let Some(file) = fds.into_iter().next() else { return Err(other("no interfaces".into())) };
     let told = received::parse(file, MAX_NETWORK).map_err(|error| other(format!("interfaces: {error}")))?;
-    kernel.show_network(told, fds.collect())
+    kernel.show_network(told)
 }
 
 fn trace_create(kernel: &dyn Running, fds: Vec<OwnedFd>, force: bool) -> Result<String, StartError> {

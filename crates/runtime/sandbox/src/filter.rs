@@ -86,6 +86,9 @@ impl FilterNeeds {
         if self.traced {
             tables.push(TRACE);
         }
+        if self.network == Network::Sandbox {
+            tables.push(INTERFACES);
+        }
         // The only socket there will be, else: its number stays.
         let fd = Arg::Is(0, self.channel as u32);
         let send = [fd, Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)];
@@ -338,6 +341,13 @@ const UNIX: &[Rule] = &[
 ];
 const RECEIVE: u64 = (libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK | libc::MSG_TRUNC) as u64;
 
+/// The stack inside uses interfaces of the container's network namespace. Its sockets there were made outside.
+const INTERFACES: &[Rule] = &[allow_when(
+    libc::SYS_bind,
+    &[&[Arg::Is(2, size_of::<libc::sockaddr_ll>() as u32)]],
+    "a packet socket takes an interface",
+)];
+
 /// Sinks of trace sessions.
 const TRACE: &[Rule] = &[
     allow_when(
@@ -449,8 +459,11 @@ mod tests {
                 FilterNeeds { platform, ..needs(changes, listens) }.compile().unwrap();
             }
         }
-        let all = [THREADS, FILES, CHANGES, WATCHES, LOCKS, UNIX, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE]
-            .concat();
+        let all = [
+            THREADS, FILES, CHANGES, WATCHES, LOCKS, UNIX, INTERFACES, LISTENING, WAITING, STUBS, SYSTRAP,
+            PTRACE,
+        ]
+        .concat();
         assert!(all.iter().all(|rule| !rule.why.is_empty()));
     }
 
@@ -548,6 +561,18 @@ mod tests {
         let none = needs(true, true);
         for call in [libc::SYS_setsockopt, libc::SYS_getsockname, libc::SYS_shutdown] {
             assert!(!allows(&none, call, [5, 6, 1]), "{call}");
+        }
+    }
+
+    #[test]
+    fn packet_sockets_are_bound_and_not_made() {
+        for (network, allowed) in [(Network::Sandbox, true), (Network::None, false)] {
+            let needs = FilterNeeds { network, ..needs(true, true) };
+            let bind = |length: u64| allows(&needs, libc::SYS_bind, [5, 0x1000, length]);
+            assert_eq!((bind(20), bind(16), bind(110)), (allowed, false, false));
+            for call in [libc::SYS_socket, libc::SYS_connect, libc::SYS_listen, libc::SYS_setsockopt] {
+                assert!(!allows(&needs, call, [2, 1, 0]), "{call}");
+            }
         }
     }
 

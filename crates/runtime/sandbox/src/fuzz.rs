@@ -91,7 +91,7 @@ impl Running for Nobody {
     fn start(&self) -> Result<(), StartError> {
         Ok(())
     }
-    fn show_network(&self, _interfaces: Interfaces, _sockets: Vec<OwnedFd>) -> Result<(), StartError> {
+    fn show_network(&self, _interfaces: Interfaces) -> Result<(), StartError> {
         Ok(())
     }
     fn signal(&self, signo: i32, _to: Target) -> bool {

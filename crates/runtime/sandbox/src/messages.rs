@@ -23,13 +23,13 @@ pub(crate) enum Request {
     Listen,
     /// With the socket to the network gofer. Before the last [`Request::Descriptors`].
     NetworkGofer,
-    /// With packet sockets for the network namespace's interfaces. Before the last [`Request::Descriptors`].
+    /// With the handles of a network namespace that was taken over. Before the last [`Request::Descriptors`].
     Links,
     /// Make another container in the sandbox: with a socket on which connections about it are accepted and one that
     /// it lives by. [`Request::Descriptors`] follow as for the first container; from then on the connection is about
     /// the new one.
     Container,
-    /// What there is in the network namespace by now, in a memfd, and packet sockets for its interfaces. Before [`Request::Start`].
+    /// What there is in the network namespace by now, in a memfd, which is only shown. Before [`Request::Start`].
     Network,
     /// To a sandbox of a pool, which has all its [`Request::Descriptors`]: build the container. With its standard streams, and
     /// after them the image of a checkpoint, if it is to be restored: metadata, pages, and pages of earlier images.

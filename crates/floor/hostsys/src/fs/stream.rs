@@ -9,6 +9,7 @@ use abi::{Errno, Result};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 /// poll(2) of one descriptor without waiting: the events of `mask` that hold, with ERR and HUP.
 pub fn poll_now(fd: impl AsFd, mask: u32) -> u32 {
@@ -132,12 +133,17 @@ pub fn tty_ioctl(fd: BorrowedFd<'_>, cmd: u32, data: &mut [u8], value: u64) -> R
 }
 
 /// An epoll instance that tells which of the host descriptors became ready.
-pub struct Readiness(OwnedFd);
+pub struct Readiness {
+    epoll: OwnedFd,
+    /// The events of its bells: one that is closed right after it was rung must be seen all the same.
+    bells: Mutex<Vec<OwnedFd>>,
+}
 
 impl Readiness {
     /// A new one.
     pub fn new() -> Result<Readiness> {
-        rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).map(Readiness).map_err(err)
+        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).map_err(err)?;
+        Ok(Readiness { epoll, bells: Mutex::default() })
     }
 
     /// Watches a descriptor edge-triggered for everything. EPERM for files that are always ready.
@@ -148,12 +154,12 @@ impl Readiness {
             | epoll::EventFlags::PRI
             | epoll::EventFlags::RDHUP
             | epoll::EventFlags::ET;
-        epoll::add(&self.0, fd, epoll::EventData::new_u64(token), f).map_err(err)
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), f).map_err(err)
     }
 
     /// Stops watching.
     pub fn remove(&self, fd: impl AsFd) {
-        let _ = rustix::event::epoll::delete(&self.0, fd);
+        let _ = rustix::event::epoll::delete(&self.epoll, fd);
     }
 
     /// An event of `token` for [`Bell::ring`].
@@ -161,7 +167,10 @@ impl Readiness {
         use rustix::event::{EventfdFlags, epoll, eventfd};
         let bell = Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(err)?);
         // An eventfd is always writable: that would be an event at once.
-        epoll::add(&self.0, &bell.0, epoll::EventData::new_u64(token), epoll::EventFlags::IN).map_err(err)?;
+        let data = epoll::EventData::new_u64(token);
+        epoll::add(&self.epoll, &bell.0, data, epoll::EventFlags::IN).map_err(err)?;
+        let kept = bell.0.try_clone()?;
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
         Ok(bell)
     }
 
@@ -169,7 +178,7 @@ impl Readiness {
     pub fn wait(&self) -> Vec<(u64, u32)> {
         use rustix::event::epoll;
         let mut buf = Vec::with_capacity(16);
-        match epoll::wait(&self.0, rustix::buffer::spare_capacity(&mut buf), None) {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut buf), None) {
             Ok(_) => buf.iter().map(|e| ({ e.data }.u64(), { e.flags }.bits())).collect(),
             Err(_) => Vec::new(),
         }
