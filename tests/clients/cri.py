@@ -1,6 +1,6 @@
 """containerd's CRI, as Kubernetes uses it: pods in the shim of our own."""
 
-import json, os, signal, sys
+import json, os, signal, subprocess, sys
 
 from common import Failure, check, has, wait_for
 from shim import number
@@ -28,6 +28,8 @@ def config_of_cri(directory):
         ],
     }
     json.dump(network, open(f"{directory}/cni/10-pods.conflist", "w"))
+    with open(f"{directory}/hostnet.toml", "w") as file:
+        file.write('[ringfence_config]\nhost-network = "true"\n')
     return f"""
 [{PLUGIN}]
 sandbox_image = "docker.io/library/pause:latest"
@@ -40,6 +42,11 @@ conf_dir = "{directory}/cni"
 default_runtime_name = "ringfence"
 [{PLUGIN}.containerd.runtimes.ringfence]
 runtime_type = "io.containerd.ringfence.v1"
+[{PLUGIN}.containerd.runtimes.hostnet]
+runtime_type = "io.containerd.ringfence.v1"
+[{PLUGIN}.containerd.runtimes.hostnet.options]
+TypeUrl = "runtimeoptions.v1.Options"
+ConfigPath = "{directory}/hostnet.toml"
 """
 
 
@@ -256,8 +263,18 @@ def cri_shim_killed(c):
 
 
 def cri_host_network(c):
-    pod = c.pod(host_network=True)
-    check(pod.exec(pod.run("sleep", "1000"), "echo", "here"), ("here\n", 0))
+    """Where the runtime allows it, with the host's sockets."""
+    refused = ""
+    try:
+        c.pod(host_network=True)
+    except Failure as failure:
+        refused = str(failure)
+    has(refused, "--host-network")
+    pod = c.pod(host_network=True, handler="hostnet")
+    container = pod.run("busybox", "httpd", "-f", "-p", "18083", "-h", "/etc")
+    fetch = ("busybox", "wget", "-q", "-O", "/dev/null", "http://127.0.0.1:18083/passwd")
+    wait_for(lambda: subprocess.run(fetch).returncode == 0, what="an answer on the host's port")
+    check(pod.exec(container, "echo", "here"), ("here\n", 0))
     pod.remove()
 
 

@@ -88,6 +88,11 @@ pub(crate) struct Global {
     /// [default: none for do, sandbox for containers of a bundle]
     #[arg(long, value_parser = values::network, value_name = "MODE")]
     pub(crate) network: Option<Network>,
+    /// Let containers that are to share the host's network (docker run --network host) use the host's sockets
+    ///
+    /// Without it such containers do not start, unless --network=host is given, which is for all containers.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) host_network: bool,
     /// Whether containers may have CAP_NET_RAW, which raw and packet sockets take, if their configuration gives it
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) net_raw: bool,
@@ -182,6 +187,7 @@ impl Global {
                 host_fifos: self.host_fifo == HostFifo::Open,
                 host_sockets: self.host_uds,
                 network: self.network.unwrap_or(Network::Sandbox),
+                host_network: self.host_network,
                 withheld: if self.net_raw { 0 } else { NET_RAW },
                 platform: self.platform.into(),
                 strace: self.strace,

@@ -72,7 +72,7 @@ pub(super) fn run(input: &[u8]) -> u64 {
         .and_then(|()| std::fs::write(dir.0.join(bundle::CONFIG_FILE), input))
         .expect("a bundle in memory");
     let _ = bundle::load_process(&dir.0.join(bundle::CONFIG_FILE));
-    match bundle::load(&dir.0, "fuzz", &Options::default()) {
+    match bundle::load(&dir.0, "fuzz", &Options::default(), &|_| None) {
         Ok((prepared, config)) => {
             let text = serde_json::to_vec(&prepared.spec).expect("a specification is sent as text");
             let back: SandboxSpec = serde_json::from_slice(&text).expect("and read again");

@@ -26,10 +26,7 @@ pub(crate) enum ListFormat {
 }
 
 pub(crate) fn list(settings: &Settings, args: &List) -> Result<()> {
-    let mut states = lifecycle::list(settings)?;
-    if args.sandbox {
-        states.retain(lifecycle::State::has_sandbox);
-    }
+    let states = if args.sandbox { lifecycle::list_sandboxes(settings)? } else { lifecycle::list(settings)? };
     if args.quiet {
         return states.iter().try_for_each(|state| say(&state.id));
     }

@@ -15,6 +15,12 @@ pub struct SandboxSpec {
     pub pids_of: Option<String>,
     /// The same for the uts namespace; the names below are then not used.
     pub uts_of: Option<String>,
+    /// It shares the IPC namespace of this container of the sandbox.
+    #[serde(default)]
+    pub ipc_of: Option<String>,
+    /// It has an IPC namespace of its own, and does not share the sandbox's.
+    #[serde(default)]
+    pub own_ipc: bool,
     /// Host name in the sandbox's uts namespace.
     pub hostname: String,
     /// NIS domain name in the sandbox's uts namespace; empty leaves Linux's default.

@@ -180,8 +180,8 @@ impl Ipc {
         })
     }
 
-    /// Another one. Messages of both count for one limit.
-    fn another(
+    /// Another one, with the user and group that own its message queues' directory. Messages of both count for one limit.
+    pub fn another(
         &self,
         inum: u64,
         user_ns: &Arc<UserNamespace>,

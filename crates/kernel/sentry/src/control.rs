@@ -25,7 +25,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use task::notices::Outcome;
-use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
+use task::{Current, Kernel, SI_HOST, Sender, SharedIpc, Shares, Stage, ThreadGroup};
 use trace_wire::session::{Session, Status};
 use wait::{Events, Waiter};
 
@@ -118,6 +118,8 @@ impl Control {
 
 impl Running for Control {
     fn start(&self) -> Result<(), StartError> {
+        // Programs find the network as it is now, though the thread that follows it is not there yet.
+        crate::links::follow(&self.kernel, &self.pod);
         self.first.start()
     }
 
@@ -134,11 +136,11 @@ impl Running for Control {
         self.container.limits().memory()
     }
 
-    fn show_network(&self, interfaces: Interfaces, sockets: Vec<OwnedFd>) -> Result<(), StartError> {
+    fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError> {
         if self.first.is_started() || self.container.index() != 0 {
-            return Err(other("the interfaces of a sandbox that runs do not change".into()));
+            return Err(other("the interfaces that are shown do not change in a sandbox that runs".into()));
         }
-        crate::links::attach(&self.kernel, &self.pod, interfaces, sockets)
+        crate::links::attach(&self.kernel, &self.pod, interfaces, Vec::new())
     }
 
     fn signal(&self, signo: i32, to: Target) -> bool {
@@ -356,7 +358,14 @@ impl Running for Control {
         let pids_of = spec.pids_of.as_ref().map(find).transpose()?;
         let uts = uts(&spec);
         let offsets = offsets(&spec)?;
-        let new = self.kernel.new_container(pids_of.as_deref(), uts_of.as_deref(), uts, offsets);
+        let ipc_of = spec.ipc_of.as_ref().map(find).transpose()?;
+        let ipc = match ipc_of.as_deref() {
+            Some(other) => SharedIpc::Of(other),
+            None if spec.own_ipc => SharedIpc::Own,
+            None => SharedIpc::Sandbox,
+        };
+        let shares = Shares { pids_of: pids_of.as_deref(), uts_of: uts_of.as_deref(), ipc };
+        let new = self.kernel.new_container(shares, uts, offsets);
         let new = new.ok_or_else(|| other("the sandbox has too many containers".into()))?;
         let control = Control::build(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
         Ok(control)

@@ -11,6 +11,26 @@ use std::time::{Duration, Instant};
 /// How long the tasks of a container may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What a further container shares with others.
+pub struct Shares<'a> {
+    /// It is in the PID namespace of this container.
+    pub pids_of: Option<&'a Container>,
+    /// It is in the UTS namespace of this container.
+    pub uts_of: Option<&'a Container>,
+    /// Its IPC namespace.
+    pub ipc: SharedIpc<'a>,
+}
+
+/// The IPC namespace of a further container.
+pub enum SharedIpc<'a> {
+    /// The first container's.
+    Sandbox,
+    /// That of a container.
+    Of(&'a Container),
+    /// A new one.
+    Own,
+}
+
 impl Kernel {
     /// Whether the kernel is a container's alone.
     pub fn has_one_container(&self) -> bool {
@@ -19,19 +39,23 @@ impl Kernel {
 
     /// A further container. It shares the PID and UTS namespaces of other containers where those are given, and has namespaces of
     /// its own otherwise, with the names `uts`; its clocks are ahead of the host's by `offsets`. `None` when there are too many.
-    pub fn new_container(
-        &self,
-        pids_of: Option<&Container>,
-        uts_of: Option<&Container>,
-        uts: Uts,
-        offsets: Offsets,
-    ) -> Option<Arc<Container>> {
+    pub fn new_container(&self, shares: Shares<'_>, uts: Uts, offsets: Offsets) -> Option<Arc<Container>> {
         let first = &self.first.namespaces;
+        let Shares { pids_of, uts_of, ipc } = shares;
+        let resources = &self.vfs.resources;
+        // The mount of its message queues belongs to root.
+        let by = (&*resources.device_numbers, (0, 0));
+        let ipc = match ipc {
+            SharedIpc::Sandbox => first.ipc.clone(),
+            SharedIpc::Of(other) => other.namespaces.ipc.clone(),
+            SharedIpc::Own => first.ipc.another(self.inums.next(), &resources.user_ns, by, None),
+        };
         let time = match offsets == first.time.offsets() {
             true => first.time.clone(),
             false => time_namespace(&self.inums, &self.vfs.resources.user_ns, offsets),
         };
         let namespaces = NsProxy {
+            ipc,
             time_for_children: time.clone(),
             time,
             uts: match uts_of {

@@ -95,6 +95,7 @@ pub use activity::Activity;
 pub use caller::TaskCaller;
 pub use cgroups::Mover;
 pub use clone::CloneArgs;
+pub use container_tasks::{SharedIpc, Shares};
 pub use core::Gathered;
 pub use core_thread::CoreThread;
 pub use counts::Counts;

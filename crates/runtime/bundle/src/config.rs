@@ -3,7 +3,7 @@
 use crate::files::{open_regular, reason};
 use crate::host_mounts::HostMounts;
 use crate::mounts::{TranslatedMount, translate};
-use crate::namespaces::{self, Namespaces};
+use crate::namespaces::{self, Namespace, Namespaces};
 use crate::overlay2::{self, Stores};
 use crate::pod::Pod;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     parse, process, seccomp, sysctl, time_offsets, unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Root, Spec};
-use spec::{DeviceSpec, Interfaces, MountSpec, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
+use spec::{DeviceSpec, Interfaces, MountSpec, Network, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -48,8 +48,12 @@ pub struct Config {
     pub text: String,
 }
 
-/// Reads the bundle in `dir` for a container `id`.
-pub fn load(dir: &Path, id: &str, options: &Options) -> Result<(Prepared, Config)> {
+/// Finds the sandbox that serves the network namespace behind a path, by the ID of its first container.
+pub type NetworkOwner<'a> = dyn Fn(&Path) -> Option<String> + 'a;
+
+/// Reads the bundle in `dir` for a container `id`. A container in the network namespace of
+/// another sandbox is to run in that sandbox.
+pub fn load(dir: &Path, id: &str, options: &Options, owner: &NetworkOwner<'_>) -> Result<(Prepared, Config)> {
     let dir = match dir.canonicalize() {
         Ok(dir) => dir,
         Err(error) => fail!("bundle directory {}: {}; name it with --bundle", dir.display(), reason(&error)),
@@ -66,7 +70,7 @@ pub fn load(dir: &Path, id: &str, options: &Options) -> Result<(Prepared, Config
         Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
     };
     let prepared = unsupported::check_text(&text)
-        .and_then(|()| prepare(&dir, &spec, id, options, warnings))
+        .and_then(|()| prepare(&dir, &spec, id, options, owner, warnings))
         .map_err(|Error(message)| Error(format!("{}: {message}", path.display())))?;
     Ok((prepared, Config { spec, text }))
 }
@@ -95,24 +99,26 @@ fn prepare(
     spec: &Spec,
     id: &str,
     options: &Options,
+    owner: &NetworkOwner<'_>,
     mut warnings: Vec<String>,
 ) -> Result<Prepared> {
     let linux = spec.linux().as_ref();
     let annotations = spec.annotations().clone().into_iter().flatten().collect();
-    let pod = Pod::of(&annotations, id)?;
+    let mut pod = Pod::of(&annotations, id)?;
+    let named = linux.and_then(namespaces::network_path);
+    let mut by_network = false;
+    if pod == Pod::None
+        && options.network == Network::Sandbox
+        && let Some(sandbox) = named.and_then(owner)
+    {
+        (pod, by_network) = (Pod::Member(sandbox), true);
+    }
+    let member = matches!(pod, Pod::Member(_));
     let namespaces = match linux {
-        Some(linux) => namespaces::namespaces(linux, matches!(pod, Pod::Member(_)), &mut warnings)?,
+        Some(linux) => namespaces::namespaces(linux, member, by_network, &mut warnings)?,
         None => Namespaces::default(),
     };
-    if linux.is_some()
-        && namespaces.network == crate::Namespace::Host
-        && !options.network.is_host()
-        && !matches!(pod, Pod::Member(_))
-    {
-        warnings.push(
-            "linux.namespaces: the host's network namespace is shared with --network=host only; it gets its own".into(),
-        );
-    }
+    let network = if member || linux.is_none() { options.network } else { network(options, &namespaces)? };
     let id_maps = linux.map(|linux| namespaces::id_maps(linux, &namespaces)).transpose()?.flatten();
     unsupported::check(spec, &namespaces, &mut warnings)?;
     let version = spec.version();
@@ -157,6 +163,8 @@ fn prepare(
         hostname: spec.hostname().clone().unwrap_or_default(),
         pids_of: None,
         uts_of: None,
+        ipc_of: None,
+        own_ipc: by_network,
         domainname: spec.domainname().clone().unwrap_or_default(),
         root: RootSpec { fd: 0, readonly, overlay, layered, access: options.root_access, propagation },
         mounts,
@@ -180,7 +188,7 @@ fn prepare(
         control_group: Vec::new(),
         signals_end_init: false,
         own_init: false,
-        network: options.network,
+        network,
         interfaces: Interfaces::loopback(),
         capture: None,
         coverage: None,
@@ -196,7 +204,37 @@ fn prepare(
     };
     crate::place_stores(&mut spec, first_store, stores.places.len());
     let stores = stores.places;
-    Ok(Prepared { spec, trees, writes_privileged, stores, warnings, annotations, namespaces, id_maps, pod })
+    Ok(Prepared {
+        spec,
+        trees,
+        writes_privileged,
+        stores,
+        warnings,
+        annotations,
+        namespaces,
+        id_maps,
+        pod,
+        by_network,
+    })
+}
+
+/// The network mode of a sandbox: that of the runtime, unless the container is to be in the host's own network namespace. The
+/// interfaces there are not to be had.
+fn network(options: &Options, namespaces: &Namespaces) -> Result<Network> {
+    let hosts = match &namespaces.network {
+        Namespace::Host => true,
+        Namespace::New => false,
+        Namespace::Path(path) => namespaces::is_hosts_network(path),
+    };
+    match options.network {
+        Network::Sandbox if hosts && options.host_network => Ok(Network::Host { policed: false }),
+        Network::Sandbox if hosts => fail!(
+            "linux.namespaces: the container is to share the host's network (docker run --network host, hostNetwork), \
+             which the runtime does not allow; give it a network namespace of its own, or give the runtime the flag \
+             --host-network, with which such containers use the host's sockets"
+        ),
+        network => Ok(network),
+    }
 }
 
 fn root_tree(dir: &Path, root: &Root, overlaid: bool) -> Result<HostTree> {

@@ -155,6 +155,8 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         hostname: command.hostname.clone(),
         pids_of: None,
         uts_of: None,
+        ipc_of: None,
+        own_ipc: false,
         domainname: String::new(),
         root: RootSpec {
             fd: 0,
@@ -205,6 +207,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         warnings: Vec::new(),
         annotations: Default::default(),
         pod: Default::default(),
+        by_network: false,
         namespaces: Default::default(),
         id_maps: command_maps,
     })

@@ -28,7 +28,7 @@ mod time_offsets;
 mod unsupported;
 
 pub use caps::{ALL as ALL_CAPABILITIES, bit as capability};
-pub use config::{CONFIG_FILE, Config, console_size, load, load_process, load_spec};
+pub use config::{CONFIG_FILE, Config, NetworkOwner, console_size, load, load_process, load_spec};
 pub use features::features;
 pub use files::open_regular;
 pub use host::{HostCommand, Volume, for_host_command};
@@ -74,6 +74,8 @@ pub struct Prepared {
     pub id_maps: Option<IdMaps>,
     /// The sandbox that it runs in.
     pub pod: Pod,
+    /// It is to run in that sandbox because its network namespace is the sandbox's.
+    pub by_network: bool,
 }
 
 impl Prepared {
@@ -227,6 +229,8 @@ pub struct Options {
     pub host_sockets: bool,
     /// Network mode.
     pub network: Network,
+    /// Containers in the host's own network namespace are in host mode, where they would be refused otherwise (`--host-network`).
+    pub host_network: bool,
     /// Capabilities that the container is not to have, whatever the configuration says.
     pub withheld: u64,
     /// Platform.

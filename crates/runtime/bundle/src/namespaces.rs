@@ -4,12 +4,14 @@
 //! A sandbox always has namespaces of its own of every kind, inside and outside. A container cannot share any kind with
 //! the host completely. It can join the network namespace of the sandbox's processes, by path. A container of a pod can
 //! also join the PID and UTS namespaces of the pod's other containers. The containers of a pod always share IPC and
-//! network namespaces.
+//! network namespaces. A container in a sandbox that it joined by its network namespace has an IPC namespace of its own, unless it
+//! joins that of a container there.
 
 use crate::{Result, fail, open_regular};
 use oci_spec::runtime::{Linux, LinuxIdMapping, LinuxNamespaceType as Type};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// One kind of namespace.
@@ -76,9 +78,29 @@ impl IdMaps {
     }
 }
 
+/// The path of the network namespace that a configuration names.
+pub(crate) fn network_path(linux: &Linux) -> Option<&Path> {
+    let mut all = linux.namespaces().iter().flatten();
+    let path = all.find(|namespace| namespace.typ() == Type::Network)?.path().as_deref()?;
+    (!path.as_os_str().is_empty()).then_some(path)
+}
+
+/// Whether a network namespace is the one that this process or the host's first one is in.
+pub(crate) fn is_hosts_network(path: &Path) -> bool {
+    let of = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let theirs = of(path);
+    theirs.is_some() && ["/proc/self/ns/net", "/proc/1/ns/net"].iter().any(|own| of(own.as_ref()) == theirs)
+}
+
 /// Reads the namespaces; adds to `warnings` where the container gets more isolation than it was to have.
-/// A `member` of a pod shares namespaces with other containers of its sandbox.
-pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>) -> Result<Namespaces> {
+/// A `member` of a pod shares namespaces with other containers of its sandbox, but its IPC namespace only on request if it is one
+/// `by_network`.
+pub(crate) fn namespaces(
+    linux: &Linux,
+    member: bool,
+    by_network: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Namespaces> {
     let mut all = Namespaces::default();
     for (index, namespace) in linux.namespaces().iter().flatten().enumerate() {
         let typ = namespace.typ();
@@ -122,7 +144,7 @@ pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>
         *slot = Namespace::Path(path);
     }
     for (name, namespace) in [("pid", &all.pid), ("ipc", &all.ipc)] {
-        let shared = member && name != "pid";
+        let shared = member && !by_network && name != "pid";
         if *namespace == Namespace::Host && !shared {
             warnings.push(format!(
                 "linux.namespaces: the host's {name} namespace cannot be shared; it gets its own"
@@ -214,7 +236,7 @@ mod tests {
     fn parse(json: serde_json::Value) -> Result<(Namespaces, Option<IdMaps>, Vec<String>)> {
         let linux: Linux = serde_json::from_value(json).unwrap();
         let mut warnings = Vec::new();
-        let all = namespaces(&linux, false, &mut warnings)?;
+        let all = namespaces(&linux, false, false, &mut warnings)?;
         let maps = id_maps(&linux, &all)?;
         Ok((all, maps, warnings))
     }

@@ -89,7 +89,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("ringfence-template-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("rootfs")).unwrap();
         std::fs::write(dir.join("config.json"), template(&["true".into()], "/").to_string()).unwrap();
-        let (prepared, _) = load(&dir, "id", &Options::default()).unwrap();
+        let (prepared, _) = load(&dir, "id", &Options::default(), &|_| None).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(prepared.warnings, Vec::<String>::new());
         assert_eq!(prepared.spec.mounts.len(), 5);

@@ -118,7 +118,7 @@ mod tests {
         let spec: Spec = serde_json::from_value(json).unwrap();
         let mut warnings = Vec::new();
         let linux = spec.linux().clone().unwrap_or_default();
-        let namespaces = crate::namespaces::namespaces(&linux, false, &mut Vec::new())?;
+        let namespaces = crate::namespaces::namespaces(&linux, false, false, &mut Vec::new())?;
         check(&spec, &namespaces, &mut warnings)?;
         Ok(warnings)
     }

@@ -20,7 +20,7 @@ use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, WriteBack, launch};
 use sandbox::logging::Sink;
 use sandbox::member;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What `create` and `run` have in common.
@@ -157,6 +157,11 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let (stores, store_fds) = Stores::make(&prepared.stores)?;
     record.set_stores(stores.paths());
     record.set_writes_back(prepared.writes_back());
+    if let Pod::Member(sandbox) = &prepared.pod
+        && prepared.by_network
+    {
+        record.set_sandbox(sandbox);
+    }
     let mut groups = Groups::new(settings, &config.spec, &options.id)?;
     write_down(&claim, &mut record, &groups, &config.text)?;
     overlay::repair(settings, &prepared, purpose.is_foreground(), &mut |pid| groups.join(pid))?;
@@ -232,9 +237,12 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     }
     record.state.pid = sandbox.pid();
     run_hooks::run_on_create(&hooks, &record.state)?;
-    // A new network namespace has what hooks put there.
-    if host.is_none() && (network.is_some() || config.spec.hooks().is_some()) {
+    // A new network namespace has what hooks put there, and gets what Docker puts there later.
+    if host.is_none() && (network.is_some() || config.spec.hooks().is_some() || !purpose.is_foreground()) {
         files.links = network::show(&mut prepared, sandbox.pid())?;
+        if !files.links.is_empty() {
+            record.set_serves_network();
+        }
     }
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
@@ -246,7 +254,8 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
 fn read_bundle(settings: &Settings, options: &CreateOptions) -> Result<Bundle> {
     let preserve_fds = options.preserve_fds + options.pass_fds.len() as u32;
     let chosen = Options { preserve_fds, ..settings.containers.clone() };
-    let (mut prepared, mut config) = bundle::load(&options.bundle, &options.id, &chosen)?;
+    let owner = |path: &Path| pod::owner_of_network(settings, path);
+    let (mut prepared, mut config) = bundle::load(&options.bundle, &options.id, &chosen, &owner)?;
     if options.own_group {
         name_group(&mut config.spec, &options.id);
     }

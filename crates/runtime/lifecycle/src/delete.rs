@@ -26,7 +26,11 @@ pub fn delete(settings: &Settings, id: &str, force: bool) -> Result<()> {
             record.remove_stores();
             record.state.status = Status::Stopped;
             record.state.pid = 0;
-            ended = Some((run_hooks::of(&container), record.state));
+            let sandbox = match record.pod() {
+                Pod::Member(sandbox) => Some(sandbox),
+                _ => None,
+            };
+            ended = Some((run_hooks::of(&container), record.state, sandbox));
         }
         // Half a container, or a damaged one.
         Ok(None) if force || !container.is_alive() => end_unknown(settings, &container, id)?,
@@ -45,8 +49,8 @@ pub fn delete(settings: &Settings, id: &str, force: bool) -> Result<()> {
         log::warn!("the kernel of container {id} has died: {}", crash.advice());
     }
     container.remove()?;
-    if let Some((hooks, state)) = ended {
-        if let Ok(Pod::Member(sandbox)) = Pod::of(&state.annotations, &state.id) {
+    if let Some((hooks, state, sandbox)) = ended {
+        if let Some(sandbox) = sandbox {
             weights::follow(settings, &sandbox, None);
         }
         run_hooks::run_and_log(&hooks, Kind::Poststop, &state);

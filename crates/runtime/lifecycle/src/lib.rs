@@ -75,7 +75,7 @@ pub use foreground::block_signals;
 pub use host_command::{ChangeList, CoverageReport, HostLimits, HostRun, HostSnapshot, run_host_command};
 pub use image_files::ImageFiles;
 pub use kill::kill;
-pub use list::{list, state};
+pub use list::{list, list_sandboxes, state};
 pub use overlay::{overlay_commit, overlay_diff, overlay_export};
 pub use pause::{pause, resume};
 pub use pool::{PoolOptions, PoolStatus, pools, serve_pool, take};

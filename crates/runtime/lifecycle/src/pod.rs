@@ -1,5 +1,8 @@
 //! Containers that share a sandbox: finding the sandbox to join, and which namespaces a new container shares with which
 //! other one.
+//!
+//! A container joins a sandbox as one of its pod, or because its network namespace is the sandbox's (`docker run --network
+//! container:X`): a network namespace has one stack.
 
 use crate::directory::{self, Container};
 use crate::record::{Record, Status};
@@ -32,6 +35,18 @@ pub(crate) fn members(settings: &Settings, record: &Record) -> Vec<Record> {
     let member = Pod::Member(record.state.id.clone());
     let all = directory::list(&settings.state_dir()).unwrap_or_default();
     all.into_iter().filter(|other| other.state.pid != 0 && other.pod() == member).collect()
+}
+
+/// The sandbox with the stack that uses the interfaces of the network namespace behind `path`, by the ID of its first container.
+pub(crate) fn owner_of_network(settings: &Settings, path: &Path) -> Option<String> {
+    let of = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let wanted = of(path)?;
+    let serves = |record: &Record| {
+        let pid = record.state.pid;
+        pid != 0 && record.serves_network() && of(format!("/proc/{pid}/ns/net").as_ref()) == Some(wanted)
+    };
+    let all = directory::list(&settings.state_dir()).ok()?;
+    all.into_iter().find(serves).map(|record| record.state.id)
 }
 
 /// Finds the sandbox that a new container is to join, if it is to join one, and settles what the two share.
@@ -67,9 +82,21 @@ pub(crate) fn find(settings: &Settings, prepared: &mut Prepared) -> Result<Optio
         };
         prepared.spec.pids_of = Some(owner);
     }
-    if let Some(path) = prepared.namespaces.uts.path() {
-        // Kept elsewhere, it is the pod's.
-        prepared.spec.uts_of = Some(owner(&members, path, "uts").unwrap_or_else(|| id.clone()));
+    let ipc = prepared.namespaces.ipc.path().filter(|_| prepared.by_network);
+    if let Some(path) = ipc {
+        prepared.spec.ipc_of = owner(&members, path, "ipc");
+        if prepared.spec.ipc_of.is_none() {
+            prepared.warnings.push(format!(
+                "linux.namespaces: the ipc namespace {} cannot be shared; the container gets its own",
+                path.display()
+            ));
+        }
+    }
+    let uts = prepared.namespaces.uts.path();
+    // Of a pod, when it is kept elsewhere.
+    let other = || (!prepared.by_network).then(|| id.clone());
+    prepared.spec.uts_of = uts.and_then(|path| owner(&members, path, "uts").or_else(other));
+    if prepared.spec.uts_of.is_some() {
         match host_name::read(format!("/proc/{pid}/ns/uts").as_ref()) {
             Ok(name) => prepared.spec.hostname = name,
             Err(error) => log::debug!("host name of sandbox {id}: {error}"),

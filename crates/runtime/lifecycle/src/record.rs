@@ -63,13 +63,6 @@ pub struct State {
     pub owner: String,
 }
 
-impl State {
-    /// Whether it runs in a sandbox of its own, which others may have joined.
-    pub fn has_sandbox(&self) -> bool {
-        !matches!(Pod::of(&self.annotations, &self.id), Ok(Pod::Member(_)))
-    }
-}
-
 /// What is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
@@ -94,6 +87,12 @@ pub struct RuntimeState {
     /// Changes of its root are written to the directory below its overlay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub writes_back: bool,
+    /// The sandbox that it joined because of its network namespace, by the ID of the first container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// The stack inside uses the interfaces of its network namespace: others that come into the namespace join the sandbox.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub serves_network: bool,
     /// Of a sandbox that others have joined: the processor shares of its first container alone. Its group has those of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_weight: Option<u64>,
@@ -106,7 +105,30 @@ fn is_false(value: &bool) -> bool {
 impl Record {
     /// The container's place in a pod.
     pub(crate) fn pod(&self) -> Pod {
+        if let Some(sandbox) = self.runtime.as_ref().and_then(|runtime| runtime.sandbox.clone()) {
+            return Pod::Member(sandbox);
+        }
         Pod::of(&self.state.annotations, &self.state.id).unwrap_or_default()
+    }
+
+    /// Whether it runs in a sandbox of its own, which others may have joined.
+    pub(crate) fn has_sandbox(&self) -> bool {
+        !matches!(self.pod(), Pod::Member(_))
+    }
+
+    /// Writes down that the container runs in another one's sandbox because of its network namespace.
+    pub(crate) fn set_sandbox(&mut self, sandbox: &str) {
+        self.runtime.get_or_insert_default().sandbox = Some(sandbox.into());
+    }
+
+    /// Writes down that the stack inside uses the interfaces of the network namespace.
+    pub(crate) fn set_serves_network(&mut self) {
+        self.runtime.get_or_insert_default().serves_network = true;
+    }
+
+    /// Whether it does.
+    pub(crate) fn serves_network(&self) -> bool {
+        self.runtime.as_ref().is_some_and(|runtime| runtime.serves_network)
     }
 
     /// Where the control groups are, if the container has any.
