@@ -2,8 +2,9 @@
 
 use crate::device::HostLink;
 use crate::names::Names;
-use crate::pump::Pump;
+use crate::pump::{Pump, REST};
 use abi::{Errno, Result};
+use hostsys::fs::Readiness;
 use ktime::Clock;
 use netstack::Stack;
 use netstack::addr::Prefix;
@@ -72,7 +73,8 @@ pub fn attach(
 }
 
 fn add(stack: &Arc<Stack>, clock: Clock, interface: &Interface, socket: OwnedFd) -> Result<Pump> {
-    let link = Arc::new(HostLink::new(Arc::new(socket)));
+    let readiness = Readiness::new()?;
+    let link = Arc::new(HostLink::new(Arc::new(socket), readiness.pulse(REST)?));
     let mac = <[u8; 6]>::try_from(interface.address.as_slice()).map_err(|_| Errno::EINVAL)?;
     let config = Config {
         name: interface.name.clone(),
@@ -84,7 +86,7 @@ fn add(stack: &Arc<Stack>, clock: Clock, interface: &Interface, socket: OwnedFd)
     // It has the addresses and routes that the host gave it, and no others.
     stack.set_conf(Whose::Link(interface.index), Which::AddrGenMode, 1)?;
     stack.set_conf(Whose::Link(interface.index), Which::AcceptRa, 0)?;
-    Pump::start(link, stack, clock, interface.index)
+    Pump::start(readiness, link, (stack, clock), interface.index)
 }
 
 /// What is there already is no error.
