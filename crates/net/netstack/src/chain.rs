@@ -14,6 +14,8 @@ use std::sync::Arc;
 const LEAST: usize = 4096;
 /// Bytes of the largest block.
 const LARGEST: usize = 65_536;
+/// A block that stays with an empty chain.
+const SMALL: usize = 2048;
 /// Places for blocks that an empty chain keeps.
 const IDLE: usize = 256;
 
@@ -136,6 +138,10 @@ impl Chain {
     }
 
     fn add(&mut self, block: Buf) {
+        if self.blocks.back().is_some_and(|last| last.is_empty()) {
+            self.blocks.pop_back();
+            self.charge.set(self.blocks.iter().map(Buf::truesize).sum());
+        }
         self.charge.set(self.charge.bytes() + block.truesize());
         self.blocks.push_back(block);
     }
@@ -223,13 +229,17 @@ impl Chain {
     pub(crate) fn consume(&mut self, n: usize) {
         let mut left = n.min(self.len);
         self.len -= left;
-        while left > 0
-            && let Some(first) = self.blocks.front_mut()
-        {
+        while left > 0 {
+            let last = self.blocks.len() == 1;
+            let Some(first) = self.blocks.front_mut() else { break };
             if left < first.len() {
                 return first.trim_front(left);
             }
             left -= first.len();
+            // A small block stays for the next bytes.
+            if last && first.truesize() <= SMALL && first.reset() {
+                break;
+            }
             self.charge.set(self.charge.bytes().saturating_sub(first.truesize()));
             self.blocks.pop_front();
         }
@@ -287,6 +297,8 @@ mod tests {
             assert!(chain.storage() <= 2 * chain.len() + 140_000 && memory.used() == chain.storage());
         }
         assert!(model.iter().eq(chain.image().iter()));
+        chain.consume(usize::MAX);
+        assert!(chain.is_empty() && chain.storage() <= SMALL);
         chain.clear();
         assert_eq!((chain.len(), memory.used()), (0, 0));
     }
