@@ -156,6 +156,8 @@ pub mod rank {
     pub const HOST_POLLER: u8 = 118;
     /// Events of what others change on the host are being read.
     pub const HOST_EVENTS: u8 = 230;
+    /// Frames are written to an interface of the host, in order.
+    pub const LINK_WRITER: u8 = 231;
     /// Frames that wait: for the stack, or for a device. A frame that goes gives its buffer back.
     pub const FRAMES: u8 = 232;
     /// Owner of a priority-inheritance futex.

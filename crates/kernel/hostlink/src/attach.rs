@@ -2,10 +2,11 @@
 
 use crate::device::HostLink;
 use crate::names::{self, Names};
-use crate::pump::Pump;
+use crate::pump::{Pump, REST};
 use crate::watch::Watch;
 use abi::{Errno, Result};
 use host_interfaces::{Handles, Rtnetlink};
+use hostsys::fs::Readiness;
 use ktime::Clock;
 use netstack::Stack;
 use netstack::addr::Prefix;
@@ -250,7 +251,8 @@ fn pairs<'a>(
 /// Adds an interface to a stack, by a packet socket that is bound to it now.
 fn start(stack: &Arc<Stack>, clock: Clock, interface: &Interface, socket: Arc<OwnedFd>) -> Result<Pump> {
     hostsys::packet::bind(&*socket, interface.index)?;
-    let link = Arc::new(HostLink::new(socket));
+    let readiness = Readiness::new()?;
+    let link = Arc::new(HostLink::new(socket, readiness.pulse(REST)?));
     let config = Config {
         name: interface.name.clone(),
         kind: Kind::Ethernet,
@@ -262,7 +264,7 @@ fn start(stack: &Arc<Stack>, clock: Clock, interface: &Interface, socket: Arc<Ow
     stack.set_conf(Whose::Link(interface.index), Which::AddrGenMode, 1)?;
     stack.set_conf(Whose::Link(interface.index), Which::AcceptRa, 0)?;
     stack.set_up(interface.index, interface.flags & UP != 0)?;
-    Pump::start(link, stack, clock, interface.index)
+    Pump::start(readiness, link, (stack, clock), interface.index)
 }
 
 /// Does to an interface of the stack what was done to that of the host.

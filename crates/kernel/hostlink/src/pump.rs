@@ -3,15 +3,19 @@
 use crate::device::HostLink;
 use hostsys::fs::{Bell, Readiness};
 use ktime::Clock;
+use netstack::buf::Buf;
 use netstack::frame::{Checksum, Frame, Offload};
 use netstack::{Stack, vnet};
+use std::io::IoSliceMut;
 use std::sync::{Arc, Weak};
 
 /// Tokens of what the thread waits for.
 const END: u64 = 0;
 const LINK: u64 = 1;
+/// Frames wait that another thread has left.
+pub(crate) const REST: u64 = 2;
 /// Longest frame: a segment of 64 KiB with its headers.
-const LONGEST: usize = vnet::HEADER + 14 + 4 + 65536;
+const LONGEST: usize = 14 + 4 + 65536;
 
 /// Ends the thread when dropped.
 pub(crate) struct Pump(Bell);
@@ -23,14 +27,13 @@ impl Drop for Pump {
 }
 
 impl Pump {
-    /// Starts the thread of the interface `index`.
+    /// Starts the thread of the interface `index`, which waits for `readiness`.
     pub(crate) fn start(
+        readiness: Readiness,
         link: Arc<HostLink>,
-        stack: &Arc<Stack>,
-        clock: Clock,
+        (stack, clock): (&Arc<Stack>, Clock),
         index: u32,
     ) -> abi::Result<Pump> {
-        let readiness = Readiness::new()?;
         let bell = readiness.bell(END)?;
         readiness.add(&*link.fd, LINK)?;
         let stack = Arc::downgrade(stack);
@@ -43,7 +46,7 @@ impl Pump {
 }
 
 fn run(readiness: &Readiness, link: &HostLink, (stack, clock): (&Weak<Stack>, &Clock), index: u32) {
-    let mut buffer = vec![0; LONGEST];
+    let mut spare = None;
     loop {
         for (token, _) in readiness.wait() {
             if token == END {
@@ -52,30 +55,44 @@ fn run(readiness: &Readiness, link: &HostLink, (stack, clock): (&Weak<Stack>, &C
         }
         let Some(stack) = stack.upgrade() else { return };
         link.send_waiting();
-        receive(link, (&stack, clock), index, &mut buffer);
+        receive(link, (&stack, clock), index, &mut spare);
     }
 }
 
-/// Takes everything that has arrived.
-fn receive(link: &HostLink, (stack, clock): (&Arc<Stack>, &Clock), index: u32, buffer: &mut [u8]) {
+/// Takes everything that has arrived. A frame is read into a buffer of the stack's pool. A large one stays there, all others are
+/// copied to buffers of their size. `spare` is the buffer for the next frame.
+fn receive(link: &HostLink, (stack, clock): (&Arc<Stack>, &Clock), index: u32, spare: &mut Option<Buf>) {
+    let pool = stack.pool();
     loop {
-        let length = match rustix::io::read(&*link.fd, &mut *buffer) {
-            Ok(length) => length,
+        let mut buf = spare.take().unwrap_or_else(|| pool.get(LONGEST));
+        let mut header = [0; vnet::HEADER];
+        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(buf.tail())];
+        let length = match rustix::io::readv(&*link.fd, &mut parts) {
+            Ok(length) => length.saturating_sub(vnet::HEADER),
             // An interface that goes down says so once.
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::NETDOWN) => continue,
-            Err(_) => return,
-        };
-        let Some((header, frame)) = buffer[..length].split_first_chunk::<{ vnet::HEADER }>() else {
-            continue;
-        };
-        if let Some(parts) = vnet::cut_datagrams(header, frame) {
-            let offload = Offload { checksum: Checksum::Valid, gso: None };
-            for part in parts {
-                stack.receive(clock.now(), index, Frame::with(stack.pool().copy(&part), offload));
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::NETDOWN) => 0,
+            Err(_) => {
+                *spare = Some(buf);
+                return;
             }
-        } else if let Some(offload) = vnet::decode(header, frame, vnet::ETHERNET) {
-            let frame = Frame::with(stack.pool().copy(frame), offload);
-            stack.receive(clock.now(), index, frame);
+        };
+        if length == 0 {
+            *spare = Some(buf);
+            continue;
         }
+        buf.grow(length);
+        let take = |buf, offload| stack.receive(clock.now(), index, Frame::with(buf, offload));
+        if let Some(parts) = vnet::cut_datagrams(&header, &buf) {
+            let offload = Offload { checksum: Checksum::Valid, gso: None };
+            parts.iter().for_each(|part| take(pool.copy(part), offload));
+        } else if let Some(offload) = vnet::decode(&header, &buf, vnet::ETHERNET) {
+            if 2 * length > buf.truesize() {
+                take(buf, offload);
+                continue;
+            }
+            take(pool.copy(&buf), offload);
+        }
+        buf.truncate(0);
+        *spare = Some(buf);
     }
 }

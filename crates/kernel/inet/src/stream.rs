@@ -9,8 +9,8 @@ use caller::UserMemory;
 use netstack::tcp::{SendFlags, State, TcpSocket};
 use rights::Cap;
 use socket::{
-    Connect, Control, Names, NetNamespace, Options, Received, SendRequest, SocketInfo, SocketOps,
-    SocketOptions, Transfer,
+    Blocks, Connect, Control, Names, NetNamespace, Options, Pool, Received, SendRequest, SocketInfo,
+    SocketOps, SocketOptions, Transfer,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -212,7 +212,13 @@ impl Transfer for Stream {
         } else if flags & libc::MSG_OOB != 0 {
             self.socket.send_urgent(self.net.now(), req.data)
         } else {
-            self.socket.send_as(self.net.now(), req.data, wanted)
+            match req.block {
+                Some(block) => {
+                    let from = block.len().saturating_sub(req.data.len());
+                    self.socket.send_block(self.net.now(), block, from, wanted)
+                }
+                None => self.socket.send_as(self.net.now(), req.data, wanted),
+            }
         };
         sent.map_err(|errno| broken(cx, flags, errno))
     }
@@ -242,6 +248,20 @@ impl Transfer for Stream {
             control: Control { other, ..Control::default() },
             ..Received::default()
         })
+    }
+    fn pool(&self) -> Option<&Pool> {
+        Some(self.net.stack().pool())
+    }
+    fn gives_blocks(&self) -> bool {
+        self.common.kept(libc::IPPROTO_TCP, tcp::TCP_INQ) == 0
+    }
+    fn take(&self, most: usize) -> Result<Blocks> {
+        let blocks = self.socket.receive_blocks(self.net.now(), most)?;
+        self.options.move_peek_off(blocks.iter().map(|block| block.len()).sum(), false);
+        Ok(blocks)
+    }
+    fn put_back(&self, blocks: Blocks) {
+        self.socket.put_back(blocks);
     }
     fn peeks_at_offset(&self) -> bool {
         true

@@ -2,6 +2,7 @@
 
 use crate::net_ns::NetNamespace;
 use crate::ops::{Control, Names, SendRequest, SocketOps};
+use crate::{Blocks, Buf};
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use caller::UserMemory;
@@ -65,6 +66,34 @@ impl SocketFile {
         self.ino
     }
 
+    /// read(2) of a byte stream that gives its bytes as they lie in the queue, see [`crate::Transfer::take`].
+    pub fn take(&self, file: &OpenFile, most: usize) -> Result<Blocks> {
+        match self.ops.take(most) {
+            Err(Errno::EAGAIN) if !file.nonblocking() && self.ops.ended() => Ok(Blocks::new()),
+            done => done,
+        }
+    }
+
+    /// write(2) of the bytes of a block from `from` on; the block is one of [`crate::Transfer::pool`].
+    pub fn write_block(&self, cx: &dyn Caller, file: &OpenFile, block: &Buf, from: usize) -> Result<usize> {
+        self.write_data(cx, file, block.get(from..).unwrap_or_default(), Some(block))
+    }
+
+    fn write_data(
+        &self,
+        cx: &dyn Caller,
+        file: &OpenFile,
+        data: &[u8],
+        block: Option<&Buf>,
+    ) -> Result<usize> {
+        let mut req = SendRequest { data, addr: None, control: Control::default(), flags: 0, block };
+        if self.ops.opens_with_data() {
+            return crate::io::send(cx, file, &*self.ops, &NoNames, req)
+                .map_err(caller::retry::Failure::errno);
+        }
+        self.ops.send(cx, &NoNames, &mut req)
+    }
+
     /// The socket behind an open file; ENOTSOCK when it is something else.
     pub fn of(file: &OpenFile) -> Result<&SocketFile> {
         file.ops.as_any().downcast_ref().ok_or(Errno::ENOTSOCK)
@@ -119,12 +148,7 @@ impl FileOps for SocketFile {
         }
     }
     fn write(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
-        let mut req = SendRequest { data: buf, addr: None, control: Control::default(), flags: 0 };
-        if self.ops.opens_with_data() {
-            return crate::io::send(cx, file, &*self.ops, &NoNames, req)
-                .map_err(caller::retry::Failure::errno);
-        }
-        self.ops.send(cx, &NoNames, &mut req)
+        self.write_data(cx, file, buf, None)
     }
     fn flush(&self, _cx: &dyn Caller, file: &OpenFile) -> Result<()> {
         self.ops.closing(file);

@@ -1,5 +1,6 @@
 //! Socket calls that wait: the loops around [`SocketOps`], with SO_RCVTIMEO and SO_SNDTIMEO.
 
+use crate::Blocks;
 use crate::ops::{Names, Received, SendRequest, SocketOps};
 use abi::{Errno, Result};
 use caller::{Failure, Outcome, Patience};
@@ -73,8 +74,8 @@ pub fn send(
     req: SendRequest<'_>,
 ) -> Outcome<usize> {
     let patience = to_send(file, sock, req.flags);
-    let SendRequest { data, addr, control, flags } = req;
-    let mut req = SendRequest { data, addr, control, flags };
+    let SendRequest { data, addr, control, flags, block } = req;
+    let mut req = SendRequest { data, addr, control, flags, block };
     let mut sent = 0;
     loop {
         match run(patience, cx, sock, Events::WRITABLE, || sock.send(cx, names, &mut req)) {
@@ -99,6 +100,26 @@ pub fn send(
         }
         req.data = &data[sent..];
     }
+}
+
+/// recvmsg(2) of a byte stream, where [`crate::Transfer::gives_blocks`] says so: up to `most` bytes as they lie in the queue. `None`:
+/// a call with these flags, or this socket, needs [`recv`].
+pub fn take(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    sock: &dyn SocketOps,
+    most: usize,
+    flags: i32,
+) -> Option<Outcome<Blocks>> {
+    let plain = flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 0;
+    if !plain || !sock.gives_blocks() || sock.options().rcvlowat() > 1 {
+        return None;
+    }
+    let patience = to_receive(file, sock, flags);
+    Some(run(patience, cx, sock, Events::READABLE, || match sock.take(most) {
+        Err(Errno::EAGAIN) if patience.block && sock.ended() => Ok(Blocks::new()),
+        done => done,
+    }))
 }
 
 /// recvmsg(2). With MSG_WAITALL a stream goes on until the buffer is full.

@@ -26,6 +26,8 @@ pub use family::Families;
 pub use file::{MAX_RECORD, SocketFile};
 pub use names::Naming;
 pub use net_ns::{NetNamespace, Nets};
+pub use netstack::buf::{Buf, Pool};
+pub use netstack::chain::Blocks;
 pub use ops::{
     Ancillary, Connect, Control, Names, PeerCred, Received, SendRequest, SocketInfo, SocketOps,
     SocketOptions, Transfer, Ucred,

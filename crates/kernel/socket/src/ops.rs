@@ -1,6 +1,7 @@
 //! The traits that a protocol family implements.
 
 use crate::options::Options;
+use crate::{Blocks, Buf, Pool};
 use abi::{Errno, Result};
 use caller::UserMemory;
 use pid::Pid;
@@ -99,6 +100,8 @@ pub struct SendRequest<'a> {
     pub control: Control,
     /// MSG_* flags.
     pub flags: i32,
+    /// A block of [`Transfer::pool`] that ends with the bytes: the socket may keep it in place of a copy.
+    pub block: Option<&'a Buf>,
 }
 
 /// What a recvmsg(2) found.
@@ -190,6 +193,20 @@ pub trait Transfer {
     }
     /// recvmsg(2) into `buf`.
     fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received>;
+    /// The pool of blocks that the socket keeps as they are when it sends them; `None`: it copies what it sends.
+    fn pool(&self) -> Option<&Pool> {
+        None
+    }
+    /// True for byte streams that give away their bytes as they lie in the queue, see [`Transfer::take`].
+    fn gives_blocks(&self) -> bool {
+        false
+    }
+    /// Takes up to `most` bytes that a recvmsg(2) without flags would copy, with the memory that holds them.
+    fn take(&self, _most: usize) -> Result<Blocks> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Puts the last of what [`Transfer::take`] gave back: there was no place for it.
+    fn put_back(&self, _blocks: Blocks) {}
     /// True when a receiver that would wait gets the end of the data instead: reading was shut down.
     fn ended(&self) -> bool {
         false

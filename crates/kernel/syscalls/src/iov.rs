@@ -3,6 +3,7 @@
 use abi::{Errno, Result};
 use files::io::MAX_RW;
 use smallvec::SmallVec;
+use socket::{Blocks, SocketOps};
 use std::cell::Cell;
 use task::Current;
 
@@ -78,6 +79,53 @@ impl Iov {
             }
         }
         done
+    }
+
+    /// Stores blocks that a socket gave. What finds no place goes back; EFAULT when that is everything.
+    pub fn store(&self, c: &mut Current, socket: &dyn SocketOps, mut blocks: Blocks) -> Result<usize> {
+        let total: usize = blocks.iter().map(|block| block.len()).sum();
+        if self.queue_blocks(c, &blocks, total) {
+            return Ok(total);
+        }
+        let (mut done, only) = (0, blocks.len() == 1);
+        for i in 0..blocks.len() {
+            let mut stored = 0;
+            for (at, n) in self.slice(done, blocks[i].len()) {
+                let bytes = &blocks[i][stored..stored + n];
+                let put = if only { c.write_some(at, bytes) } else { c.write_some_now(at, bytes) };
+                stored += put;
+                if put < n {
+                    break;
+                }
+            }
+            done += stored;
+            if stored < blocks[i].len() {
+                blocks[i].trim_front(stored);
+                blocks.drain(..i);
+                socket.put_back(blocks);
+                break;
+            }
+        }
+        if done == 0 && total > 0 { Err(Errno::EFAULT) } else { Ok(done) }
+    }
+
+    /// Has several blocks go along with the answer, if they are small enough.
+    fn queue_blocks(&self, c: &mut Current, blocks: &Blocks, total: usize) -> bool {
+        let Some((addr, _)) = self.single().filter(|_| blocks.len() > 1) else { return false };
+        if !c.mm.writable(addr, total as u64) {
+            return false;
+        }
+        let Some(area) = c.ctx.copy_area(addr, total).filter(|area| area.size() == total) else {
+            return false;
+        };
+        let mut at = 0;
+        for block in blocks {
+            area.put(at, block);
+            at += block.len();
+        }
+        let offset = area.offset();
+        c.ctx.queue_copied(addr, offset, total);
+        true
     }
 
     /// True when the byte at offset `from` lies in a writable mapping.

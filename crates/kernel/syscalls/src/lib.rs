@@ -11,7 +11,7 @@ pub mod dispatch;
 pub mod families;
 pub mod families_fs;
 pub mod families_ipc;
-pub mod parts;
+mod parts;
 pub mod table;
 
 mod at;

@@ -241,6 +241,15 @@ impl Current {
         self.mm.space.write(addr, &data[..room])
     }
 
+    /// As [`Current::write_some`], but at once: for one of several pieces, of which only the first could go along with the answer.
+    pub fn write_some_now(&mut self, addr: u64, data: &[u8]) -> usize {
+        let room = self.kernel().platform.limits().max.saturating_sub(addr).min(data.len() as u64);
+        match self.fault_in(addr, room) {
+            Ok(()) => self.mm.space.write(addr, &data[..room as usize]),
+            Err(_) => 0,
+        }
+    }
+
     /// EFAULT when the range is not part of the address space at all, mapped or not.
     pub fn check_range(&self, addr: u64, len: u64) -> Result<()> {
         match addr.checked_add(len) {

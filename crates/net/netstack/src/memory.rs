@@ -4,6 +4,7 @@
 //! A queue asks before it grows: while memory is scarce it keeps what it has, so each connection still moves, slowly. The bound is
 //! passed by one operation's bytes for each thread at most. No lock.
 
+use crate::buf::Pool;
 use crate::nest::Nest;
 use crate::spare::Spares;
 use abi::Errno;
@@ -17,6 +18,7 @@ pub struct Memory {
     limit: AtomicUsize,
     links: AtomicUsize,
     spares: Spares,
+    pool: Pool,
     /// Interfaces that there have been.
     made: AtomicU64,
     pub(crate) nest: Arc<Nest>,
@@ -35,6 +37,7 @@ impl Default for Memory {
             limit: AtomicUsize::new(usize::MAX),
             links: AtomicUsize::new(0),
             spares: Spares::default(),
+            pool: Pool::new(),
             made: AtomicU64::new(0),
             nest: Arc::default(),
         }
@@ -72,6 +75,11 @@ impl Memory {
             self.spares.clear();
         }
         self.used() >= limit
+    }
+
+    /// Blocks of all stacks.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// Storage that queues have given back.

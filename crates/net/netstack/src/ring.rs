@@ -1,4 +1,4 @@
-//! A byte ring that grows: the storage of TCP's send and receive queues.
+//! A byte ring that grows: the storage of what comes early for a receive queue of TCP.
 
 use crate::memory::{Charge, Memory};
 use std::sync::Arc;
@@ -18,35 +18,16 @@ pub struct Ring {
     before: usize,
 }
 
-/// Storage that a ring may have though memory is scarce.
-const LEAST: usize = 4096;
-/// Storage that an empty ring keeps.
-const IDLE: usize = 65_536;
-
 impl Ring {
     /// An empty one with storage that counts in a stack's memory.
     pub fn of(memory: &Arc<Memory>) -> Ring {
         Ring { charge: Charge::of(memory), ..Ring::default() }
     }
 
-    /// What the ring counts for.
-    pub(crate) fn charge(&self) -> &Charge {
-        &self.charge
-    }
-
-    /// How much of `limit` bytes the ring may hold now: less while memory is scarce.
-    pub fn bounded(&self, limit: usize) -> usize {
-        if self.charge.is_scarce() { limit.min(self.storage.len().max(LEAST)) } else { limit }
-    }
-
     /// Bytes in the ring.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// True when no byte is in the ring.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Bytes of storage.
@@ -56,6 +37,7 @@ impl Ring {
     }
 
     /// Appends bytes.
+    #[cfg(test)]
     pub fn push(&mut self, bytes: &[u8]) {
         self.write_ahead(0, bytes);
         self.len += bytes.len();
@@ -102,14 +84,8 @@ impl Ring {
         [&self.storage[at..at + first], &self.storage[..n - first]].concat()
     }
 
-    /// Puts an image into the ring, of which the first `len` bytes are in order.
-    pub(crate) fn fill(&mut self, image: &[u8], len: usize) {
-        self.clear();
-        self.write_ahead(0, image);
-        self.commit(len.min(image.len()));
-    }
-
     /// Copies the bytes from `from` on into `out`; returns how many.
+    #[cfg(test)]
     pub fn copy_to(&self, from: usize, out: &mut [u8]) -> usize {
         let [a, b] = self.peek(from, out.len());
         out[..a.len()].copy_from_slice(a);
@@ -133,13 +109,6 @@ impl Ring {
             let storage = std::mem::take(&mut self.storage);
             self.clear();
             self.charge.keep_spare(storage);
-        }
-    }
-
-    /// Like [`Ring::release`], when the storage is so large that an idle ring should not have it.
-    pub fn release_large(&mut self) {
-        if self.storage.len() > IDLE {
-            self.release();
         }
     }
 
@@ -186,7 +155,7 @@ mod tests {
         ring.push(&data);
         assert_eq!(memory.used(), 524_288);
         ring.consume(data.len());
-        ring.release_large();
+        ring.release();
         assert_eq!((ring.storage(), memory.used(), memory.spares().bytes()), (0, 524_288, 524_288));
         // Another ring does not take more than it needs; this one begins with what it had.
         let mut other = Ring::of(&memory);
@@ -196,11 +165,10 @@ mod tests {
         assert_eq!(ring.peek(0, 2000), [&data[..1000], &[]]);
         // While memory is scarce nothing is kept.
         ring.consume(1000);
-        ring.release_large();
+        ring.release();
         memory.set_limit(500_000);
-        assert_eq!((ring.bounded(9000), memory.used()), (9000, 1024));
-        memory.set_limit(1000);
-        assert_eq!(ring.bounded(9000), 4096);
+        assert!(!memory.is_scarce());
+        assert_eq!(memory.used(), 1024);
         drop((ring, other));
         assert_eq!(memory.used(), 0);
     }

@@ -73,13 +73,16 @@ impl Spares {
     }
 
     /// Drops what a period did not need when it is over. Stacks that share the buffers each look when a period of theirs is over.
-    pub fn age(&self, now: Ktime) {
+    /// True when that was now.
+    pub fn age(&self, now: Ktime) -> bool {
         let since = self.since.load(Ordering::Relaxed);
         let over = now.since(Ktime::from_nanos(since)) >= PERIOD;
         let begin = || self.since.compare_exchange(since, now.nanos(), Ordering::Relaxed, Ordering::Relaxed);
-        if over && begin().is_ok() {
+        let ages = over && begin().is_ok();
+        if ages {
             self.drop_some(|shelf| shelf.fewest.min(shelf.buffers.len()));
         }
+        ages
     }
 
     /// Drops all.

@@ -174,6 +174,15 @@ impl Readiness {
         Ok(bell)
     }
 
+    /// A bell of which each ring is one event, with nothing to take back.
+    pub fn pulse(&self, token: u64) -> Result<Bell> {
+        use rustix::event::{EventfdFlags, epoll, eventfd};
+        let bell = Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(err)?);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, &bell.0, epoll::EventData::new_u64(token), flags).map_err(err)?;
+        Ok(bell)
+    }
+
     /// Waits for events; gives (token, poll events) pairs.
     pub fn wait(&self) -> Vec<(u64, u32)> {
         use rustix::event::epoll;

@@ -53,7 +53,8 @@ impl Bench {
     }
 
     fn send(&self, ops: &dyn SocketOps, data: &[u8]) {
-        let mut request = SendRequest { data, addr: None, control: Control::default(), flags: 0 };
+        let mut request =
+            SendRequest { data, addr: None, control: Control::default(), flags: 0, block: None };
         assert_eq!(ops.send(&self.cx, &NoPaths, &mut request), Ok(data.len()));
     }
 

@@ -46,7 +46,8 @@ pub fn run(input: &[u8]) -> Vec<(u16, i32)> {
     let mut out = Vec::new();
     let mut buf = vec![0; 64 << 10];
     for _ in 0..2 {
-        let mut request = SendRequest { data, addr: None, control: Control::default(), flags: 0 };
+        let mut request =
+            SendRequest { data, addr: None, control: Control::default(), flags: 0, block: None };
         let _ = socket.send(&cx, &NoNames, &mut request);
         for queue in [&socket, &member] {
             let mut total = 0;

@@ -24,7 +24,8 @@ fn socket() -> (TestCaller, Arc<dyn SocketOps>) {
 fn ask(kind: u16, flags: i32, body: &[u8]) -> Result<Vec<Vec<u8>>> {
     let (cx, socket) = socket();
     let request = wire::Message::new(kind, (flags | libc::NLM_F_REQUEST) as u16, 7, 0).fixed(body).done();
-    let mut req = SendRequest { data: &request, addr: None, control: Default::default(), flags: 0 };
+    let mut req =
+        SendRequest { data: &request, addr: None, control: Default::default(), flags: 0, block: None };
     assert_eq!(socket.send(&cx, &NoNames, &mut req)?, request.len());
     let mut out = Vec::new();
     let mut buf = [0; 32 << 10];
@@ -102,7 +103,7 @@ fn changes_are_refused() {
 fn nonsense_gets_no_answer_and_does_no_harm() {
     let (cx, socket) = socket();
     for data in [&b""[..], b"abc", &[255; 64], &[17, 0, 0, 0, 18, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
-        let mut req = SendRequest { data, addr: None, control: Default::default(), flags: 0 };
+        let mut req = SendRequest { data, addr: None, control: Default::default(), flags: 0, block: None };
         socket.send(&cx, &NoNames, &mut req).unwrap();
     }
     let mut buf = [0; 4096];
@@ -150,7 +151,8 @@ fn long_dumps_are_whole() {
     body[8..12].fill(0);
     let flags = (libc::NLM_F_DUMP | libc::NLM_F_REQUEST) as u16;
     let request = wire::Message::new(20, flags, 7, 0).fixed(&body).done();
-    let mut req = SendRequest { data: &request, addr: None, control: Default::default(), flags: 0 };
+    let mut req =
+        SendRequest { data: &request, addr: None, control: Default::default(), flags: 0, block: None };
     socket.send(&cx, &NoNames, &mut req).unwrap();
     let (mut out, mut buf) = (Vec::new(), [0; 32 << 10]);
     while let Ok(got) = socket.recv(&cx, &mut buf, 0) {
@@ -179,7 +181,8 @@ fn raw_sockets_are_listed() {
     body[8..12].fill(0);
     let flags = (libc::NLM_F_DUMP | libc::NLM_F_REQUEST) as u16;
     let request = wire::Message::new(20, flags, 7, 0).fixed(&body).done();
-    let mut req = SendRequest { data: &request, addr: None, control: Default::default(), flags: 0 };
+    let mut req =
+        SendRequest { data: &request, addr: None, control: Default::default(), flags: 0, block: None };
     socket.send(&cx, &NoNames, &mut req).unwrap();
     let mut buf = [0; 8192];
     let got = socket.recv(&cx, &mut buf, 0).unwrap();
@@ -211,7 +214,7 @@ fn a_datagram_of_dumps_is_answered_as_far_as_the_queue_goes() {
     }
     batch.extend(message(17, flags, &[0, 0, 0, 10]));
     let send = |data: &[u8]| {
-        let mut req = SendRequest { data, addr: None, control: Default::default(), flags: 0 };
+        let mut req = SendRequest { data, addr: None, control: Default::default(), flags: 0, block: None };
         socket.send(&cx, &NoNames, &mut req).unwrap();
     };
     send(&batch);

@@ -43,7 +43,7 @@ impl Bench {
     }
     fn send_with(&self, s: &dyn SocketOps, data: &[u8], rights: Vec<Arc<OpenFile>>) -> Result<usize> {
         let control = Control { rights, ..Control::default() };
-        s.send(&self.cx, &self.names, &mut SendRequest { data, addr: None, control, flags: 0 })
+        s.send(&self.cx, &self.names, &mut SendRequest { data, addr: None, control, flags: 0, block: None })
     }
     fn recv(&self, s: &dyn SocketOps, n: usize, flags: i32) -> Result<(Vec<u8>, Received)> {
         let mut b = vec![0; n];
@@ -162,7 +162,8 @@ fn datagrams() {
     let at = named("datagrams");
     y.bind(&b.cx, &b.names, &at).unwrap();
     let to = |s: &UnixSocket, d: &[u8]| {
-        let mut r = SendRequest { data: d, addr: Some(&at), control: Control::default(), flags: 0 };
+        let mut r =
+            SendRequest { data: d, addr: Some(&at), control: Control::default(), flags: 0, block: None };
         s.send(&b.cx, &b.names, &mut r)
     };
     to(&x, b"one").unwrap();
@@ -361,8 +362,13 @@ fn state_and_back() {
     b.send(&*ops(&x), b"hello ").expect("sent");
     assert_eq!(b.bytes(&*ops(&y), 2).expect("there"), b"he");
     b.send_with(&*ops(&x), b"world", vec![x.clone()]).expect("sent");
-    let mut urgent =
-        SendRequest { data: b"!", addr: None, control: Control::default(), flags: libc::MSG_OOB };
+    let mut urgent = SendRequest {
+        data: b"!",
+        addr: None,
+        control: Control::default(),
+        flags: libc::MSG_OOB,
+        block: None,
+    };
     ops(&x).send(&b.cx, &b.names, &mut urgent).expect("sent");
     options::set(&*ops(&y), &b.cx, libc::SO_RCVLOWAT, &4i32.to_ne_bytes()).expect("set");
     // Records from a sender that is gone.

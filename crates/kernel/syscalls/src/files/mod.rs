@@ -6,6 +6,7 @@ pub(crate) mod fcntl;
 pub(crate) mod handles;
 pub(crate) mod ioctl;
 pub(crate) mod open;
+pub(crate) mod outgoing;
 pub(crate) mod pipe;
 pub(crate) mod quota;
 pub(crate) mod read_write;

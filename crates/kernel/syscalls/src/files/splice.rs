@@ -1,6 +1,7 @@
 //! Moving bytes from file to file: sendfile(2), copy_file_range(2), splice(2), tee(2), vmsplice(2).
 
 use crate::arg::{Fd, Ptr};
+use crate::files::outgoing::{self, Outgoing};
 use crate::files::transfer::{self, How};
 use crate::iov::{Iov, Scratch};
 use abi::stat::{S_IFDIR, S_IFREG};
@@ -85,7 +86,7 @@ fn write_all(
     nowait: bool,
 ) -> (usize, Result<(), Failure>) {
     if !f.ops.seekable() {
-        return transfer::send_all(c, f, buf, nowait);
+        return outgoing::send_all(c, f, buf, nowait);
     }
     match off.hold(c, f, |at| io::write_at(c, f, buf, at)) {
         Ok((n, _)) => (n, Ok(())),
@@ -108,19 +109,22 @@ fn pump(
     to: (&OpenFile, &mut Offset),
     len: usize,
 ) -> Result<usize, SysErr> {
-    let mut scratch = Scratch::new();
+    let mut memory = Outgoing::to(to.0, len);
     let mut done = 0;
     while done < len && !c.is_killed() {
         // A stream that is full says so, or is waited for, whatever it is given.
         let room =
             to.0.ops.as_stream().and_then(|stream| stream.room()).map_or(PIECE, |room| room.max(LEAST));
-        let buf = scratch.get((len - done).min(PIECE).min(room));
+        let buf = memory.get(memory.most((len - done).min(PIECE).min(room)));
         let n = match from.1.hold(c, from.0, |at| io::read_at(c, from.0, buf, at)) {
             Ok(0) => break,
             Ok(n) => n,
             Err(e) => return outcome(done, Err(e.into())),
         };
-        let (m, r) = write_all(c, to.0, &buf[..n], to.1, false);
+        let (m, r) = match to.0.ops.seekable() {
+            true => write_all(c, to.0, memory.filled(n).0, to.1, false),
+            false => memory.write(c, to.0, n, false),
+        };
         done += m;
         from.1.at += m as u64;
         to.1.at += m as u64;
@@ -337,7 +341,7 @@ fn fill(
     };
     let n = if waits { retry(c, from, Events::READABLE | Events::PRI, pass)? } else { pass()? };
     // Another thread may have taken the room: the bytes that were read must not be lost.
-    let (m, r) = transfer::send_all(c, to, &buf[..n], false);
+    let (m, r) = outgoing::send_all(c, to, &buf[..n], false);
     off.at += m as u64;
     outcome(m, if n == 0 { Ok(()) } else { r })
 }

@@ -5,16 +5,17 @@
 //! short ends the call. Streams get their data in one piece as far as sensible,
 //! and no lock is held while one of them blocks.
 
+use crate::files::outgoing::{BLOCKS, Outgoing, attempt};
 use crate::iov::{CHUNK, Iov, Scratch};
 use abi::Errno;
-use caller::{Failure, Limits};
+use caller::Limits;
 use files::io;
 use platform::Transfer;
 use policy::Kind;
+use socket::SocketFile;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
 use vfs::policing;
-use vfs::retry::retry;
 use vfs::{OpenFile, notify};
 use wait::Events;
 
@@ -37,20 +38,6 @@ pub struct How {
     pub append: Option<bool>,
     /// The count is the result of the system call and nothing else, so the guest's thread may make a read by itself.
     pub own: bool,
-}
-
-/// One attempt, or as many as it takes.
-fn attempt<T>(
-    c: &Current,
-    f: &OpenFile,
-    mask: Events,
-    nowait: bool,
-    mut op: impl FnMut() -> abi::Result<T>,
-) -> Result<T, Failure> {
-    if nowait {
-        return op().map_err(Failure::Errno);
-    }
-    retry(c, f, mask, op)
 }
 
 /// EINVAL for ranges that leave the space of offsets.
@@ -175,7 +162,28 @@ fn read_direct(
     }
 }
 
+/// Reads from a socket that gives its bytes as they lie in its queue, so that they are copied once; `None`: not from this one.
+fn read_blocks(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> Option<SysResult> {
+    let socket = SocketFile::of(f).ok().filter(|socket| iov.len >= BLOCKS && socket.ops.gives_blocks())?;
+    let lost = !iov.writable(c, 0);
+    let op = || match lost && f.ops.poll(c, f).intersects(Events::IN) {
+        true => Err(Errno::EFAULT),
+        false => socket.take(f, iov.len),
+    };
+    let blocks = match attempt(c, f, Events::READABLE, nowait, op) {
+        Ok(blocks) => blocks,
+        Err(e) => return Some(Err(e.into())),
+    };
+    if !blocks.is_empty() {
+        io::reads_by_itself(c, f);
+    }
+    Some(iov.store(c, &*socket.ops, blocks).map(|n| n as u64).map_err(SysErr::from))
+}
+
 fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult {
+    if let Some(done) = read_blocks(c, f, iov, nowait) {
+        return done;
+    }
     let mut scratch = Scratch::new();
     let mut done = 0;
     let record = f.ops.as_stream().and_then(|stream| stream.record());
@@ -275,40 +283,23 @@ fn write_seekable(c: &Current, f: &OpenFile, iov: &Iov, off: u64, how: How) -> R
 }
 
 fn write_stream(c: &Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult {
-    let mut scratch = Scratch::new();
+    let mut room = Outgoing::to(f, iov.len);
     let mut done = 0;
     let record = f.ops.as_stream().and_then(|stream| stream.record());
     if record.is_some_and(|most| iov.len > most) {
         return Err(Errno::EMSGSIZE.into());
     }
     loop {
-        let want = (iov.len - done).min(record.unwrap_or(MESSAGE));
-        let buf = scratch.get(want);
-        if iov.gather(c, done, buf) < want {
+        let want = room.most((iov.len - done).min(record.unwrap_or(MESSAGE)));
+        if iov.gather(c, done, room.get(want)) < want {
             return if done > 0 { Ok(done as u64) } else { Err(Errno::EFAULT.into()) };
         }
-        let (n, r) = send_all(c, f, buf, nowait);
+        let (n, r) = room.write(c, f, want, nowait);
         done += n;
         match r {
             Err(e) if done == 0 => return Err(e.into()),
             Ok(()) if n == want && done < iov.len && !c.is_killed() => {}
             _ => return Ok(done as u64),
-        }
-    }
-}
-
-/// Writes all of `buf` to a stream, or as much as it takes without waiting. Says how much was written,
-/// also when an error ended it.
-pub fn send_all(c: &Current, f: &OpenFile, buf: &[u8], nowait: bool) -> (usize, Result<(), Failure>) {
-    let mut sent = 0;
-    loop {
-        let rest = &buf[sent..];
-        match attempt(c, f, Events::WRITABLE, nowait, || io::write_at(c, f, rest, 0)) {
-            Ok((n, _)) => sent += n,
-            Err(e) => return (sent, Err(e)),
-        }
-        if sent == buf.len() || !f.ops.writes_all() {
-            return (sent, Ok(()));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! sendto(2), sendmsg(2), sendmmsg(2), recvfrom(2), recvmsg(2), recvmmsg(2).
 
 use crate::arg::{Fd, Ptr};
+use crate::files::outgoing::{BLOCKS, Outgoing};
 use crate::install::limit;
 use crate::iov::{Iov, MAX_IOV, Scratch};
 use crate::sockets::policing;
@@ -107,27 +108,28 @@ fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control
     if let Some(addr) = addr {
         policing::with_address(c, Kind::NetConnect, ops, addr)?;
     }
-    let mut scratch = Scratch::new();
     if !ops.stream() {
+        let mut scratch = Scratch::new();
         if data.len > MAX_RECORD {
             return Err(Errno::EMSGSIZE.into());
         }
         let bytes = scratch.get(data.len);
         gather(c, data, 0, bytes)?;
-        let req = SendRequest { data: bytes, addr, control, flags };
+        let req = SendRequest { data: bytes, addr, control, flags, block: None };
         return Ok(io::send(c, s.file(), ops, &**view, req)? as u64);
     }
     let mut control = Some(control);
+    let mut room = Outgoing::to(s.file(), data.len);
     let mut sent = 0;
     loop {
-        let n = (data.len - sent).min(CHUNK);
+        let n = room.most((data.len - sent).min(CHUNK));
         let mut one = || -> Result<usize, SysErr> {
-            let bytes = scratch.get(n);
-            gather(c, data, sent, bytes)?;
+            gather(c, data, sent, room.get(n))?;
+            let (bytes, block) = room.filled(n);
             let control = control.take().unwrap_or_default();
             // Only the last byte of all is urgent.
             let flags = if sent + n < data.len { flags & !libc::MSG_OOB } else { flags };
-            let req = SendRequest { data: bytes, addr, control, flags };
+            let req = SendRequest { data: bytes, addr, control, flags, block };
             Ok(io::send(c, s.file(), ops, &**view, req)?)
         };
         match one() {
@@ -199,6 +201,13 @@ fn receive(c: &mut Current, s: &Sock, iov: &Iov, flags: i32) -> Result<Received,
     let drops = flags & libc::MSG_TRUNC != 0 && ops.domain() != libc::AF_UNIX;
     if len > 0 && ops.stream() && !drops && !iov.writable(c, 0) && ops.poll().intersects(Events::IN) {
         return Err(Errno::EFAULT.into());
+    }
+    if len >= BLOCKS
+        && ops.stream()
+        && let Some(taken) = io::take(c, s.file(), ops, len, flags)
+    {
+        let n = iov.store(c, ops, taken?)?;
+        return Ok(Received { len: n, full: n, ..Received::default() });
     }
     let mut scratch = Scratch::new();
     let buf = scratch.get(len);

@@ -45,8 +45,8 @@ impl Links {
             next_index: AtomicU32::new(LOOPBACK + 1),
             wanted: Mutex::default(),
             inbox,
+            pool: memory.pool().clone(),
             memory,
-            pool: Pool::new(),
             defaults: Conf::default(),
         }
     }

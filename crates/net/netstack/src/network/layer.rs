@@ -311,14 +311,17 @@ impl Network {
 
     /// Storage that queues have given back goes when nothing needs it for a while.
     pub(crate) fn watch_spares(&self, now: Ktime) {
-        if self.memory.spares().bytes() > 0 && !self.aging.swap(true, Ordering::AcqRel) {
+        let kept = self.memory.spares().bytes() > 0 || self.memory.pool().has_large();
+        if kept && !self.aging.load(Ordering::Relaxed) && !self.aging.swap(true, Ordering::AcqRel) {
             self.timers.arm(self.spare_timer, Some(now.plus(PERIOD)));
         }
     }
 
     /// The timer of spare storage has fired.
     pub(crate) fn age_spares(&self, now: Ktime) {
-        self.memory.spares().age(now);
+        if self.memory.spares().age(now) {
+            self.memory.pool().age();
+        }
         self.aging.store(false, Ordering::Release);
         self.watch_spares(now);
     }

@@ -174,7 +174,6 @@ impl Conn {
         if self.urgent.is_some_and(|at| at.upto(ack)) {
             self.urgent = None;
         }
-        self.tx.release_large();
         self.notices.acknowledged(ack, cx.now);
         if self.notices.is_ready() {
             cx.events |= Events::ERR;

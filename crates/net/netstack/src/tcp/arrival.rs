@@ -1,6 +1,7 @@
 //! A segment on its way to a connection or a listener. Plain data.
 
 use super::table::Tuple;
+use crate::chain::Span;
 use crate::options::IpOptions;
 use crate::wire::tcp::Segment;
 use ktime::Ktime;
@@ -10,7 +11,7 @@ pub(super) struct Arrival<'a> {
     pub(super) now: Ktime,
     pub(super) tuple: Tuple,
     pub(super) seg: &'a Segment,
-    pub(super) data: &'a [u8],
+    pub(super) data: Span<'a>,
     pub(super) congested: bool,
     pub(super) device: u32,
     /// TTL or hop limit.

@@ -11,9 +11,9 @@ use super::pieces::Pieces;
 use super::rack::Rack;
 use super::rtt::Rtt;
 use super::rx::RxQueue;
+use crate::chain::{Blocks, Chain};
 use crate::counters::Tcp as Counters;
 use crate::notify::Events;
-use crate::ring::Ring;
 use crate::sysctl::Sysctls;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Segment};
@@ -51,7 +51,7 @@ pub enum State {
 pub(crate) trait Emit {
     /// Sends a segment; ports and checksum are the receiver's affair. `mss` cuts a payload that is longer. `ect` marks it as one of
     /// an ECN-capable transport.
-    fn emit(&mut self, segment: &Segment, payload: [&[u8]; 2], mss: u32, ect: bool);
+    fn emit(&mut self, segment: &Segment, payload: &Blocks, mss: u32, ect: bool);
 }
 
 /// What an operation on a connection uses.
@@ -189,7 +189,7 @@ pub(crate) struct Conn {
     pub(crate) max_wnd: u32,
     /// Bytes from `tx_seq` on: not acknowledged, then not sent.
     #[serde(skip)]
-    pub(crate) tx: Ring,
+    pub(crate) tx: Chain,
     pub(crate) tx_seq: Seq,
     /// The pieces of what is not sent.
     pub(crate) pieces: Pieces,
@@ -255,7 +255,7 @@ impl Conn {
             wnd: 0,
             wl1: Seq(0),
             max_wnd: 0,
-            tx: Ring::default(),
+            tx: Chain::default(),
             tx_seq: Seq(0),
             pieces: Pieces::default(),
             tx_limit,

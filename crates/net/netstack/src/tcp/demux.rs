@@ -6,6 +6,7 @@ use super::emit::Packets;
 use super::handshake::Answer;
 use super::input::Verdict;
 use super::socket::{Tcp, TcpSocket, is_reset};
+use crate::chain::{Blocks, Span};
 use crate::network::path::Cast;
 use crate::network::received::Packet;
 use crate::network::route::Key;
@@ -36,7 +37,7 @@ impl Tcp {
             return counters.in_errs.bump();
         }
         let Some((seg, len)) = Segment::parse(bytes) else { return counters.in_errs.bump() };
-        let data = bytes.get(len..).unwrap_or_default();
+        let data = Span::of(&packet.buf, packet.info.header_len + len);
         let local = SocketAddr::new(packet.info.dst, seg.dst);
         let remote = SocketAddr::new(packet.info.src, seg.src);
         let arrival = Arrival {
@@ -131,7 +132,7 @@ impl Tcp {
             owner: None,
             now: arrival.now,
         };
-        packets.emit(&reply, [&[], &[]], u32::MAX, false);
+        packets.emit(&reply, &Blocks::new(), u32::MAX, false);
     }
 
     /// Hands an ICMP error to the connection that sent the packet; true when there is one.

@@ -12,6 +12,7 @@ use super::pieces::SendFlags;
 use super::rtt::GIVE_UP_BASE;
 use super::rx::RxQueue;
 use super::socket::{Direct, Inner, TcpSocket};
+use crate::chain::Span;
 use crate::network::path::Cast;
 use crate::notify::Events;
 use crate::stamps;
@@ -28,7 +29,7 @@ impl TcpSocket {
         &self,
         inner: &mut Inner,
         now: Ktime,
-        data: &[u8],
+        data: Span<'_>,
         wanted: SendFlags,
     ) -> Option<Result<usize, Errno>> {
         if self.stack.net.taps.watchers.any() || inner.conn.options.timestamping & stamps::TX != 0 {
@@ -54,7 +55,7 @@ impl TcpSocket {
                         queue.grow(WINDOW.min(self.stack.net.sysctls.tcp_rmem_max.size() / 2));
                     }
                     moved = ready.min(queue.room());
-                    queue.push(&data[..moved]);
+                    data.part(0, moved).into_iter().for_each(|part| queue.push(part));
                     note_moved(&mut inner.conn, moved, now);
                 }
                 queue.sender_waits = moved < ready || inner.conn.tx.len() > held.saturating_sub(data.len());
@@ -68,7 +69,7 @@ impl TcpSocket {
             self.leave_direct(inner);
             return None;
         };
-        let kept = inner.conn.keep(&data[moved..]);
+        let kept = data.part(moved, data.len()).map_or(0, |rest| inner.conn.keep(rest));
         let taken = moved + kept;
         if wanted.zerocopy && taken > 0 {
             inner.conn.note_zerocopy(now);
@@ -189,11 +190,9 @@ fn held_back(conn: &Conn, more: usize, holds: bool) -> usize {
 /// Moves what waits in the send buffer, but for the last `held` bytes; true when something moved.
 fn drain(conn: &mut Conn, queue: &mut RxQueue, held: usize, now: Ktime) -> bool {
     let n = conn.tx.len().saturating_sub(held).min(queue.room());
-    let [a, b] = conn.tx.peek(0, n);
-    queue.push(a);
-    queue.push(b);
+    let blocks = conn.tx.peek(0, n);
     conn.tx.consume(n);
-    conn.tx.release_large();
+    blocks.iter().for_each(|block| queue.push(Span::of(block, 0)));
     note_moved(conn, n, now);
     n > 0
 }

@@ -1,6 +1,7 @@
 //! From segments of a connection to packets.
 
 use super::conn::Emit;
+use crate::chain::Blocks;
 use crate::checksum::Sum;
 use crate::frame::{Checksum, Gso, Offload, Owner};
 use crate::network::layer::Network;
@@ -28,12 +29,12 @@ pub(crate) struct Packets<'a> {
 }
 
 impl Emit for Packets<'_> {
-    fn emit(&mut self, segment: &Segment, payload: [&[u8]; 2], mss: u32, ect: bool) {
+    fn emit(&mut self, segment: &Segment, payload: &Blocks, mss: u32, ect: bool) {
         let Some(path) = self.path else { return };
         let segment = Segment { src: self.local.port(), dst: self.remote.port(), ..*segment };
         let mut header = [0; MAX_LEN];
         let header_len = segment.emit(&mut header);
-        let len = payload[0].len() + payload[1].len();
+        let len = payload.iter().map(|block| block.len()).sum();
         let mut offload = Offload::default();
         if len as u64 > u64::from(mss) {
             offload.gso = Some(Gso { size: mss.min(65_535) as u16, headers: header_len as u16 });
@@ -44,12 +45,11 @@ impl Emit for Packets<'_> {
             offload.checksum = Checksum::Partial { start: 0, offset: 16 };
             sum.partial()
         } else {
-            sum.with(&header[..header_len]).with(payload[0]).with(payload[1]).finish()
+            payload.iter().fold(sum.with(&header[..header_len]), |sum, block| sum.with(block)).finish()
         };
         header[16..18].copy_from_slice(&checksum.to_be_bytes());
         let mut buf = self.net.buf(len);
-        buf.extend(payload[0]);
-        buf.extend(payload[1]);
+        payload.iter().for_each(|block| buf.extend(block));
         buf.push_front(&header[..header_len]);
         let ip = Header {
             protocol: proto::TCP,

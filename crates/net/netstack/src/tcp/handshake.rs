@@ -7,6 +7,7 @@ use super::listener::Request;
 use super::options::TcpOptions;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
+use crate::chain::Blocks;
 use crate::network::path::Path;
 use crate::sysctl::Sysctls;
 use crate::wire::seq::Seq;
@@ -194,7 +195,7 @@ impl TcpSocket {
         self.stack.net.counters.tcp.out_segs.bump();
         self.packets(&inner.conn.options, Some(&path), tuple, now).emit(
             &segment,
-            [&[], &[]],
+            &Blocks::new(),
             u32::MAX,
             false,
         );

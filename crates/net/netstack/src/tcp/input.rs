@@ -2,6 +2,7 @@
 
 use super::conn::{Conn, Cx, Learnt, State};
 use super::rx::Accepted;
+use crate::chain::Span;
 use crate::notify::Events;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Range, Segment};
@@ -35,7 +36,7 @@ impl Conn {
         &mut self,
         cx: &mut Cx<'_>,
         seg: &Segment,
-        data: &[u8],
+        data: Span<'_>,
         congested: bool,
     ) -> Verdict {
         self.stats.segs_in = self.stats.segs_in.wrapping_add(1);
@@ -47,7 +48,7 @@ impl Conn {
         }
     }
 
-    fn in_syn_sent(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: &[u8]) -> Verdict {
+    fn in_syn_sent(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: Span<'_>) -> Verdict {
         let flags = seg.flags;
         if flags.contains(Flags::ACK) {
             let wrong_ts = seg.options.timestamps.is_some_and(|(_, echo)| {
@@ -171,7 +172,7 @@ impl Conn {
         Verdict::Done
     }
 
-    fn synchronised(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: &[u8], congested: bool) -> Verdict {
+    fn synchronised(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: Span<'_>, congested: bool) -> Verdict {
         if !self.is_acceptable(cx, seg, data.len() as u32) {
             return Verdict::Done;
         }
@@ -278,7 +279,7 @@ impl Conn {
         self.finish(cx, Some(error));
     }
 
-    fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: &[u8]) -> Verdict {
+    fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: Span<'_>) -> Verdict {
         if self.state == State::SynReceived {
             if !seg.ack.after(self.una) || seg.ack.after(self.nxt) {
                 return Verdict::Reset;
@@ -353,7 +354,7 @@ impl Conn {
         }
     }
 
-    fn take_data(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: &[u8]) -> Verdict {
+    fn take_data(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: Span<'_>) -> Verdict {
         let fin = seg.flags.contains(Flags::FIN);
         if data.is_empty() && !fin {
             return Verdict::Done;
@@ -385,7 +386,7 @@ impl Conn {
         Verdict::Done
     }
 
-    fn queue_data(&mut self, cx: &mut Cx<'_>, seq: Seq, data: &[u8]) {
+    fn queue_data(&mut self, cx: &mut Cx<'_>, seq: Seq, data: Span<'_>) {
         self.stats.data_segs_in = self.stats.data_segs_in.wrapping_add(1);
         match cx.rx.accept(seq, data) {
             Accepted::InOrder(_) => {

@@ -3,6 +3,8 @@
 use super::conn::State;
 use super::pieces::SendFlags;
 use super::socket::{Inner, QueueGuard, TcpSocket};
+use crate::buf::Buf;
+use crate::chain::{Blocks, Span};
 use crate::notify::Events;
 use abi::Errno;
 use ktime::Ktime;
@@ -16,9 +18,24 @@ impl TcpSocket {
 
     /// Like [`TcpSocket::send`], with the other flags of send(2).
     pub fn send_as(&self, now: Ktime, data: &[u8], wanted: SendFlags) -> Result<usize, Errno> {
+        self.send_span(now, data.into(), wanted)
+    }
+
+    /// The same with the bytes of a block from `from` on. The queues keep the block itself, if its bytes fill half of it.
+    pub fn send_block(
+        &self,
+        now: Ktime,
+        block: &Buf,
+        from: usize,
+        wanted: SendFlags,
+    ) -> Result<usize, Errno> {
+        self.send_span(now, Span::of(block, from), wanted)
+    }
+
+    fn send_span(&self, now: Ktime, data: Span<'_>, wanted: SendFlags) -> Result<usize, Errno> {
         let mut inner = self.inner.lock();
         if let Some(iss) = inner.deferred {
-            let result = self.open_with_data(&mut inner, now, iss, data, wanted.zerocopy);
+            let result = self.open_with_data(&mut inner, now, iss, data.bytes(), wanted.zerocopy);
             drop(inner);
             self.finish(now);
             return result;
@@ -62,7 +79,7 @@ impl TcpSocket {
         self.may_send(&mut inner)?;
         self.leave_direct(&mut inner);
         let taken = self.run(&mut inner, now, |conn, cx| {
-            let n = conn.keep(data);
+            let n = conn.keep(data.into());
             if n > 0 {
                 conn.urge();
             }
@@ -115,6 +132,25 @@ impl TcpSocket {
         }
         self.after_read(now, queue);
         Ok(n)
+    }
+
+    /// Receives up to `most` bytes as the blocks that hold them, without a copy.
+    pub fn receive_blocks(&self, now: Ktime, most: usize) -> Result<Blocks, Errno> {
+        let mut queue = self.rx.queue.lock();
+        let blocks = queue.read_blocks(most);
+        if blocks.is_empty() {
+            let fin = queue.fin && queue.len() == 0;
+            drop(queue);
+            return self.nothing_to_read(fin).map(|_| blocks);
+        }
+        self.after_read(now, queue);
+        Ok(blocks)
+    }
+
+    /// Puts the end of what [`TcpSocket::receive_blocks`] gave back in front of the queue: its reader had no place for it.
+    pub fn put_back(&self, blocks: Blocks) {
+        self.rx.queue.lock().put_back(blocks);
+        self.tell(Events::IN);
     }
 
     /// Drops bytes that were not read (`MSG_TRUNC`); returns how many.

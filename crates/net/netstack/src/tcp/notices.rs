@@ -1,6 +1,7 @@
 //! What a program is told of data that it sent, by the error queue: that memory of `MSG_ZEROCOPY` is free again, and when data was
 //! sent and acknowledged (`SO_TIMESTAMPING`; Documentation/networking/timestamping.rst, msg_zerocopy.rst).
 
+use crate::chain::Blocks;
 use crate::memory::Charge;
 use crate::stamps::{self, Moment};
 use crate::wire::seq::Seq;
@@ -147,9 +148,10 @@ impl Notices {
     }
 
     /// Bytes up to `end` were sent, the last in a segment of this payload.
-    pub(crate) fn sent(&mut self, end: Seq, payload: [&[u8]; 2], now: Ktime) {
+    pub(crate) fn sent(&mut self, end: Seq, payload: &Blocks, now: Ktime) {
         let Some(lists) = &mut self.0 else { return };
-        let data: Arc<[u8]> = payload.concat().into_iter().take(stamps::SHOWN).collect();
+        let data: Arc<[u8]> =
+            payload.iter().flat_map(|block| block.iter()).take(stamps::SHOWN).copied().collect();
         let mut marks = std::mem::take(&mut lists.marks);
         for mark in marks.iter_mut().filter(|mark| mark.data.is_none() && mark.at.before(end)) {
             let bare = mark.flags & stamps::OPT_TSONLY != 0;
@@ -229,6 +231,12 @@ impl Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buf::Pool;
+
+    fn blocks(bytes: &[u8]) -> Blocks {
+        Blocks::from_iter([Pool::default().copy(bytes)])
+    }
+
     use crate::memory::Memory;
 
     #[test]
@@ -250,7 +258,7 @@ mod tests {
         let mut notices = Notices::default();
         notices.set_limit(1 << 20);
         (0..1000).for_each(|n| notices.add_mark(Seq(10 * n), Seq(10 * n + 10), stamps::TX | stamps::OPT_ID));
-        notices.sent(Seq(20_000), [b"payload", b""], Ktime::ZERO);
+        notices.sent(Seq(20_000), &blocks(b"payload"), Ktime::ZERO);
         notices.acknowledged(Seq(20_000), Ktime::ZERO);
         let lists = notices.0.unwrap();
         assert_eq!((lists.ready.len(), lists.marks.len()), (QUEUE, 0));
@@ -264,7 +272,7 @@ mod tests {
         notices.join(&Charge::of(&memory));
         let send = |notices: &mut Notices, n: u32, flags| {
             notices.add_mark(Seq(10 * n), Seq(10 * n + 10), flags);
-            notices.sent(Seq(10 * n + 10), [&[1; 4000], b""], Ktime::ZERO);
+            notices.sent(Seq(10 * n + 10), &blocks(&[1; 4000]), Ktime::ZERO);
         };
         // Marks without room for their data have none.
         (0..200).for_each(|n| send(&mut notices, n, stamps::TX_ACK));
@@ -295,7 +303,7 @@ mod tests {
         notices.add_mark(Seq(100), Seq(110), flags);
         notices.add_mark(Seq(100), Seq(120), flags);
         notices.add_mark(Seq(120), Seq(130), flags | stamps::OPT_TSONLY);
-        notices.sent(Seq(130), [b"a", b"b"], Ktime::ZERO);
+        notices.sent(Seq(130), &blocks(b"ab"), Ktime::ZERO);
         notices.acknowledged(Seq(129), Ktime::ZERO);
         let told: Vec<_> = std::iter::from_fn(|| notices.take())
             .map(|notice| match notice {

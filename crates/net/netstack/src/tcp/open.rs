@@ -9,11 +9,11 @@ use super::rx::RxQueue;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
 use crate::addr::{needs_scope, reaches, unmap};
+use crate::chain::Chain;
 use crate::network::path::{Cast, Path};
 use crate::network::route::Key;
 use crate::notify::Notifier;
 use crate::ports::{Binding, candidates, is_any};
-use crate::ring::Ring;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Segment};
 use abi::Errno;
@@ -184,7 +184,7 @@ impl TcpSocket {
         inner.deferred = None;
         let most = inner.conn.syn_data_room();
         inner.conn.start_at(iss);
-        let taken = inner.conn.keep(data.get(..most).unwrap_or(data));
+        let taken = inner.conn.keep(data.get(..most).unwrap_or(data).into());
         self.run(inner, now, |conn, cx| conn.connect(cx, iss));
         if zerocopy && taken > 0 {
             inner.conn.note_zerocopy(now);
@@ -270,7 +270,7 @@ impl TcpSocket {
         let iss = start.unwrap_or(Seq(keys.initial_sequence(local, remote, now)));
         let fresh = Conn::new(inner.conn.options.clone(), &self.stack.net.sysctls);
         inner.conn = fresh;
-        inner.conn.tx = Ring::of(&self.stack.net.memory);
+        inner.conn.tx = Chain::of(&self.stack.net.memory, self.stack.net.pool());
         inner.conn.ts_offset = keys.timestamp_offset(local, remote);
         inner.conn.set_path(sizes.0, sizes.1);
         if fast {
@@ -281,7 +281,7 @@ impl TcpSocket {
             (open.used, open.free, open.known_mss) = (true, free, known.mss);
             open.cookie = cookie.filter(|_| !free);
         }
-        *self.rx.queue.lock() = RxQueue::of(&self.stack.net.memory);
+        *self.rx.queue.lock() = RxQueue::of(&self.stack.net.memory, self.stack.net.pool());
         inner.conn.state = State::SynSent;
         Ok(Some(iss))
     }

@@ -4,6 +4,7 @@ use super::board::Mark;
 use super::conn::{Conn, Cx, State};
 use super::limits::INITIAL_WINDOW;
 use super::phase::Ca;
+use crate::chain::Blocks;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Options, Sacks, Segment};
 
@@ -62,7 +63,7 @@ impl Conn {
             self.ack.pingpong = true;
         }
         let from = (seq - self.tx_seq) as usize;
-        cx.emit.emit(&segment, self.tx.peek(from, len as usize), mss, ect && len > 0);
+        cx.emit.emit(&segment, &self.tx.peek(from, len as usize), mss, ect && len > 0);
     }
 
     /// Retransmits lost segments as far as the window allows.
@@ -162,7 +163,7 @@ impl Conn {
             segment.options.sacks = Sacks::default();
         }
         self.note_sent(cx, 0);
-        cx.emit.emit(&segment, [&[], &[]], u32::MAX, false);
+        cx.emit.emit(&segment, &Blocks::new(), u32::MAX, false);
     }
 
     /// Sends an acknowledgement.
@@ -251,6 +252,6 @@ impl Conn {
         let window = cx.rx.announce(false);
         let segment = Segment { seq: self.iss, ack, flags, window, options, ..Segment::default() };
         self.note_sent(cx, data);
-        cx.emit.emit(&segment, self.tx.peek(0, data as usize), u32::MAX, false);
+        cx.emit.emit(&segment, &self.tx.peek(0, data as usize), u32::MAX, false);
     }
 }

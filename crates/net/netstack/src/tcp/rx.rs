@@ -3,6 +3,8 @@
 //! It has its own lock, so that a reader and the sender of a connection do not wait for each other. Plain data.
 
 use super::limits::{MOST_BYTES, SPAN};
+use crate::buf::Pool;
+use crate::chain::{Blocks, Chain, Span};
 use crate::memory::Memory;
 use crate::ring::Ring;
 use crate::wire::seq::Seq;
@@ -40,8 +42,12 @@ pub(crate) enum Accepted {
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub(crate) struct RxQueue {
+    /// The bytes in order.
     #[serde(skip)]
-    ring: Ring,
+    chain: Chain,
+    /// Bytes that came early, from `nxt` on; empty for [`Ring`], which they lie ahead of.
+    #[serde(skip)]
+    ahead: Ring,
     /// Next sequence number in order.
     pub(crate) nxt: Seq,
     /// Right edge of the window that the peer knows.
@@ -87,21 +93,27 @@ pub(crate) struct RxQueue {
 }
 
 impl RxQueue {
-    /// An empty queue whose bytes count in a stack's memory.
-    pub(crate) fn of(memory: &Arc<Memory>) -> RxQueue {
-        RxQueue { ring: Ring::of(memory), ..RxQueue::default() }
+    /// An empty queue with blocks of a stack's pool. Its bytes count in the stack's memory.
+    pub(crate) fn of(memory: &Arc<Memory>, pool: &Pool) -> RxQueue {
+        RxQueue { chain: Chain::of(memory, pool), ahead: Ring::of(memory), ..RxQueue::default() }
     }
 
     /// All bytes for a checkpoint: those in order, and those that came early with what is between them.
     pub(super) fn image(&self) -> Vec<u8> {
         let ahead = self.early.last().map_or(0, |range| range.end.since(self.nxt));
-        self.ring.image(ahead as usize)
+        [self.chain.image(), self.ahead.image(ahead as usize)].concat()
     }
 
     /// Takes the bytes of a saved queue, of which the first `len` are in order. The queue counts in a stack's memory from now on;
     /// `None` when the state is none that a queue can have.
-    pub(super) fn fill(&mut self, image: &[u8], len: usize, memory: &Arc<Memory>) -> Option<()> {
-        let ahead = image.len().checked_sub(len)?;
+    pub(super) fn fill(
+        &mut self,
+        image: &[u8],
+        len: usize,
+        (memory, pool): (&Arc<Memory>, &Pool),
+    ) -> Option<()> {
+        let (ordered_bytes, ahead_bytes) = image.split_at_checked(len)?;
+        let ahead = ahead_bytes.len();
         let mut at = self.nxt;
         let ordered = self.early.iter().all(|range| {
             let fine = range.start.after(at) && range.end.after(range.start) && range.end.upto(self.edge);
@@ -126,8 +138,9 @@ impl RxQueue {
             return None;
         }
         (self.direct, self.sender_waits) = (false, false);
-        self.ring = Ring::of(memory);
-        self.ring.fill(image, len);
+        (self.chain, self.ahead) = (Chain::of(memory, pool), Ring::of(memory));
+        self.chain.push(ordered_bytes);
+        self.ahead.write_ahead(0, ahead_bytes);
         Some(())
     }
 
@@ -138,7 +151,7 @@ impl RxQueue {
 
     /// Bytes that can be read.
     pub(crate) fn len(&self) -> usize {
-        self.ring.len()
+        self.chain.len()
     }
 
     /// True when bytes wait for others before them.
@@ -155,7 +168,7 @@ impl RxQueue {
 
     /// Room for further bytes.
     pub(crate) fn room(&self) -> usize {
-        self.ring.bounded(self.capacity).saturating_sub(self.ring.len())
+        self.chain.bounded(self.capacity).saturating_sub(self.chain.len())
     }
 
     /// The window that the peer knows, as far as it is not used up.
@@ -192,11 +205,11 @@ impl RxQueue {
 
     /// True when everything is read that came in two segments or more: the peer need not wait for its acknowledgement.
     pub(crate) fn wants_ack(&self) -> bool {
-        self.unacked >= 2 && self.ring.is_empty()
+        self.unacked >= 2 && self.chain.is_empty()
     }
 
     /// Takes the data of a segment.
-    pub(crate) fn accept(&mut self, seq: Seq, data: &[u8]) -> Accepted {
+    pub(crate) fn accept(&mut self, seq: Seq, data: Span<'_>) -> Accepted {
         let end = seq + data.len() as u32;
         if end.upto(self.nxt) || self.fin {
             self.dsack = Some(Range { start: seq, end });
@@ -212,35 +225,50 @@ impl RxQueue {
             return Accepted::Dropped;
         }
         let from = (start - seq) as usize;
-        let Some(data) = data.get(from..from + (end - start) as usize) else { return Accepted::Dropped };
-        self.keep_urgent(start, data);
-        if start == self.nxt {
-            self.ring.push(data);
-            self.unacked += 1;
+        let Some(data) = data.part(from, from + (end - start) as usize) else { return Accepted::Dropped };
+        self.keep_urgent(start, data.bytes());
+        if start != self.nxt {
+            return self.keep_early(Range { start, end }, data.bytes());
+        }
+        self.unacked += 1;
+        if self.early.is_empty() {
+            self.chain.push_span(data);
             return Accepted::InOrder(self.advance(end));
         }
-        self.keep_early(Range { start, end }, data)
+        self.ahead.write_ahead(0, data.bytes());
+        let n = self.advance(end);
+        self.take_early(n as usize);
+        Accepted::InOrder(n)
+    }
+
+    /// The first `n` bytes of those that came early are in order now.
+    fn take_early(&mut self, n: usize) {
+        self.ahead.commit(n);
+        let [first, second] = self.ahead.peek(0, n);
+        self.chain.push(first);
+        self.chain.push(second);
+        self.ahead.consume(n);
+        if self.early.is_empty() {
+            self.ahead.release();
+        }
     }
 
     /// Puts bytes in without a segment; they are in order by construction. For the two ends of one stack.
-    pub(crate) fn push(&mut self, data: &[u8]) {
-        self.ring.push(data);
+    pub(crate) fn push(&mut self, data: Span<'_>) {
+        self.chain.push_span(data);
         self.nxt += data.len() as u32;
         self.acked = self.nxt;
         self.edge = self.edge.max(self.nxt);
         self.received += data.len() as u64;
     }
 
-    /// Moves `nxt` over bytes that are in the ring, and over early ranges that follow.
+    /// Moves `nxt` over bytes that have come, and over early ranges that follow.
     fn advance(&mut self, to: Seq) -> u32 {
         let before = self.nxt;
         let mut end = to;
         let reached = self.early.iter().take_while(|range| range.start.upto(end)).count();
         for range in self.early.drain(..reached) {
-            if range.end.after(end) {
-                self.ring.commit((range.end - end) as usize);
-                end = range.end;
-            }
+            end = end.max(range.end);
         }
         self.nxt = end;
         self.edge = self.edge.max(end);
@@ -266,7 +294,7 @@ impl RxQueue {
             start: all.start.min(known.start),
             end: all.end.max(known.end),
         });
-        self.ring.write_ahead((range.start - self.nxt) as usize, data);
+        self.ahead.write_ahead((range.start - self.nxt) as usize, data);
         self.early.splice(first..after.max(first), [joined]);
         self.note_recent(range.start);
         Accepted::Early
@@ -317,12 +345,13 @@ impl RxQueue {
         self.nxt += 1;
         self.edge = self.edge.max(self.nxt);
         self.early.clear();
+        self.ahead.release();
         true
     }
 
     /// The sequence number of the next byte to read.
     pub(crate) fn read_seq(&self) -> Seq {
-        self.nxt - self.ring.len() as u32 - u32::from(self.fin)
+        self.nxt - self.chain.len() as u32 - u32::from(self.fin)
     }
 
     /// Notes an urgent pointer; true when it is news.
@@ -351,13 +380,13 @@ impl RxQueue {
 
     /// Bytes that a read gives before it stops at the urgent mark, and whether the urgent byte is skipped first.
     fn readable(&self, resume: bool) -> (usize, bool) {
-        let Some(urgent) = self.urgent else { return (self.ring.len(), false) };
+        let Some(urgent) = self.urgent else { return (self.chain.len(), false) };
         let ahead = urgent.at.0.wrapping_sub(self.read_seq().0) as i32;
         match ahead {
-            0 if self.inline => (self.ring.len(), false),
-            0 if resume => (self.ring.len().saturating_sub(1), !self.ring.is_empty()),
-            ahead if ahead > 0 => (self.ring.len().min(ahead as usize), false),
-            _ => (self.ring.len(), false),
+            0 if self.inline => (self.chain.len(), false),
+            0 if resume => (self.chain.len().saturating_sub(1), !self.chain.is_empty()),
+            ahead if ahead > 0 => (self.chain.len().min(ahead as usize), false),
+            _ => (self.chain.len(), false),
         }
     }
 
@@ -372,24 +401,43 @@ impl RxQueue {
         let (limit, skip) = self.readable(true);
         let skip = usize::from(skip);
         let n = limit.saturating_sub(offset).min(out.len());
-        let n = self.ring.copy_to(skip + offset, &mut out[..n]);
+        let n = self.chain.copy_to(skip + offset, &mut out[..n]);
         if !peek && n > 0 {
-            self.ring.consume(n + skip);
-            self.copied += (n + skip) as u64;
-            self.forget_urgent();
-            if self.early.is_empty() {
-                self.ring.release_large();
-            }
+            self.take(n + skip);
         }
         n
     }
 
-    /// Drops bytes without copying them (`MSG_TRUNC`).
-    pub(crate) fn discard(&mut self, n: usize) -> usize {
-        let n = n.min(self.ring.len());
-        self.ring.consume(n);
+    /// Takes up to `most` bytes with their blocks.
+    pub(crate) fn read_blocks(&mut self, most: usize) -> Blocks {
+        let (limit, skip) = self.readable(true);
+        let (n, skip) = (limit.min(most), usize::from(skip));
+        let blocks = self.chain.peek(skip, n);
+        if n > 0 {
+            self.take(n + skip);
+        }
+        blocks
+    }
+
+    /// Puts the last bytes that were taken back: their reader had no place for them.
+    pub(crate) fn put_back(&mut self, blocks: Blocks) {
+        let n: usize = blocks.iter().map(|block| block.len()).sum();
+        if n as u64 <= self.copied {
+            self.copied -= n as u64;
+            self.chain.put_back(blocks);
+        }
+    }
+
+    fn take(&mut self, n: usize) {
+        self.chain.consume(n);
         self.copied += n as u64;
         self.forget_urgent();
+    }
+
+    /// Drops bytes without copying them (`MSG_TRUNC`).
+    pub(crate) fn discard(&mut self, n: usize) -> usize {
+        let n = n.min(self.chain.len());
+        self.take(n);
         n
     }
 
@@ -402,7 +450,7 @@ impl RxQueue {
     /// Memory of the queue.
     #[cfg(test)]
     pub(crate) fn storage(&self) -> usize {
-        self.ring.storage()
+        self.chain.storage() + self.ahead.storage()
     }
 
     /// Bytes that can be read as recv(2) counts them (`SIOCINQ`): up to the urgent mark.
@@ -412,7 +460,8 @@ impl RxQueue {
 
     /// Drops everything; the connection is over.
     pub(crate) fn clear(&mut self) {
-        self.ring.clear();
+        self.chain.clear();
+        self.ahead.clear();
         self.early = Vec::new();
         self.recent = Vec::new();
     }
@@ -445,7 +494,7 @@ mod tests {
                 let at = (got.len() as u64 + random.below(3000)).saturating_sub(700) as usize;
                 let at = if random.chance(30) { got.len() + queue.len() } else { at }.min(stream.len() - 1);
                 let end = (at + 1 + random.below(400) as usize).min(stream.len());
-                queue.accept(first + at as u32, &stream[at..end]);
+                queue.accept(first + at as u32, stream[at..end].into());
                 let sacks = queue.sacks(true);
                 assert!(sacks.as_slice().iter().all(|r| r.start.before(r.end)));
                 if random.chance(40) {
@@ -465,16 +514,16 @@ mod tests {
         let mut queue = queue(50_000);
         let base = queue.nxt;
         for at in [100, 300, 500, 700, 900] {
-            assert_eq!(queue.accept(base + at, &[0; 100]), Accepted::Early);
+            assert_eq!(queue.accept(base + at, [0; 100][..].into()), Accepted::Early);
         }
-        assert_eq!(queue.accept(base + 300, &[0; 100]), Accepted::Duplicate);
+        assert_eq!(queue.accept(base + 300, [0; 100][..].into()), Accepted::Duplicate);
         let range = |from, to| Range { start: base + from, end: base + to };
         let sacks = queue.sacks(true);
         assert_eq!(sacks.as_slice(), [range(300, 400), range(300, 400), range(900, 1000), range(700, 800)]);
         assert_eq!(queue.sacks(true).as_slice()[..2], [range(300, 400), range(900, 1000)]);
-        assert_eq!(queue.accept(base, &[0; 150]), Accepted::InOrder(200));
+        assert_eq!(queue.accept(base, [0; 150][..].into()), Accepted::InOrder(200));
         assert!(!queue.accept_fin(base + 1000));
-        assert_eq!(queue.accept(base + 200, &[0; 800]), Accepted::InOrder(800));
+        assert_eq!(queue.accept(base + 200, [0; 800][..].into()), Accepted::InOrder(800));
         assert!(queue.finish() && queue.fin && !queue.has_early());
     }
 
@@ -482,9 +531,9 @@ mod tests {
     fn windows_do_not_shrink_and_move_in_steps() {
         let mut queue = queue(1000);
         assert_eq!(queue.window(), 1000);
-        queue.accept(queue.nxt, &[0; 1000]);
+        queue.accept(queue.nxt, [0; 1000][..].into());
         assert_eq!((queue.announce(false), queue.wants_update()), (0, false));
-        assert_eq!(queue.accept(queue.nxt, &[0; 1]), Accepted::Dropped);
+        assert_eq!(queue.accept(queue.nxt, [0; 1][..].into()), Accepted::Dropped);
         queue.read(&mut [0; 99], false);
         assert_eq!((queue.announce(false), queue.wants_update()), (0, false));
         queue.read(&mut [0; 1], false);
@@ -498,7 +547,7 @@ mod tests {
     fn early_ranges_are_bounded() {
         let mut queue = queue(60_000);
         for n in 0..20_000 {
-            queue.accept(queue.nxt + 1 + 2 * n, &[1]);
+            queue.accept(queue.nxt + 1 + 2 * n, [1][..].into());
         }
         assert_eq!(queue.early.len(), MAX_RANGES);
     }
@@ -508,7 +557,7 @@ mod tests {
         let mut queue = queue(1000);
         let base = queue.nxt;
         assert!(queue.urge(base + 3));
-        queue.accept(base, b"abcXdef");
+        queue.accept(base, b"abcXdef"[..].into());
         let mut out = [0; 10];
         assert_eq!((queue.read(&mut out, false), &out[..3]), (3, &b"abc"[..]));
         assert!(queue.at_mark() && queue.urgent.unwrap().byte == Some(b'X'));

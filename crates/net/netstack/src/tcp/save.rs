@@ -8,10 +8,10 @@ use super::listener::{Listener, Request};
 use super::rx::RxQueue;
 use super::socket::{TcpContext, TcpSocket};
 use super::table::{Tuple, count};
+use crate::chain::Chain;
 use crate::notify::Notifier;
 use crate::plain;
 use crate::ports::Binding;
-use crate::ring::Ring;
 use crate::wire::seq::Seq;
 use abi::Errno;
 use ktime::Ktime;
@@ -154,7 +154,7 @@ impl TcpSocket {
         });
         TcpState {
             v6: self.is_v6(),
-            sent: inner.conn.tx.image(0),
+            sent: inner.conn.tx.image(),
             conn: inner.conn.clone(),
             received: queue.image(),
             in_order: queue.len(),
@@ -210,11 +210,13 @@ impl TcpSocket {
             listener.accept = accept.into();
         }
         let mut queue = saved.queue;
-        queue.fill(&saved.received, saved.in_order, &stack.net.memory).ok_or(Errno::EINVAL)?;
+        queue
+            .fill(&saved.received, saved.in_order, (&stack.net.memory, stack.net.pool()))
+            .ok_or(Errno::EINVAL)?;
         let mut inner = socket.inner.lock();
         inner.conn = saved.conn;
-        inner.conn.tx = Ring::of(&stack.net.memory);
-        inner.conn.tx.fill(&saved.sent, saved.sent.len());
+        inner.conn.tx = Chain::of(&stack.net.memory, stack.net.pool());
+        inner.conn.tx.push(&saved.sent);
         inner.conn.count_notices();
         *socket.rx.queue.lock() = queue;
         (inner.tuple, inner.listener) = (saved.tuple, listener);

@@ -9,6 +9,7 @@ use super::chrono::Limit;
 use super::conn::{Conn, Cx, State};
 use super::phase::{Ca, Frto};
 use super::pieces::{Piece, Pieces, Push, SendFlags};
+use crate::chain::Span;
 use crate::notify::Events;
 use crate::stamps;
 use crate::sysctl::Sysctls;
@@ -31,7 +32,7 @@ const MOST_PIECES: usize = 4096;
 
 impl Conn {
     /// Takes bytes to send and sends what may go; returns how many were taken.
-    pub(crate) fn write(&mut self, cx: &mut Cx<'_>, data: &[u8], wanted: SendFlags) -> usize {
+    pub(crate) fn write(&mut self, cx: &mut Cx<'_>, data: Span<'_>, wanted: SendFlags) -> usize {
         self.cut_queue();
         let goal = self.size_goal();
         let mut taken = 0;
@@ -45,7 +46,8 @@ impl Conn {
             }
             let most = if old > 0 { old } else { goal as usize };
             let n = (data.len() - taken).min(most).min(space);
-            self.append(&data[taken..taken + n], old > 0, taken == 0);
+            let Some(part) = data.part(taken, taken + n) else { break };
+            self.append(part, old > 0, taken == 0);
             taken += n;
             if taken < data.len() && self.room_in_last(goal) == 0 {
                 self.send_full(cx);
@@ -99,9 +101,11 @@ impl Conn {
     }
 
     /// Keeps bytes for later, without sending.
-    pub(crate) fn keep(&mut self, data: &[u8]) -> usize {
+    pub(crate) fn keep(&mut self, data: Span<'_>) -> usize {
         let n = data.len().min(self.tx_room());
-        self.tx.push(&data[..n]);
+        if let Some(part) = data.part(0, n) {
+            self.tx.push_span(part);
+        }
         self.write_waits |= n < data.len();
         n
     }
@@ -135,8 +139,8 @@ impl Conn {
         goal.saturating_sub(last.end - start) as usize
     }
 
-    fn append(&mut self, data: &[u8], join: bool, first: bool) {
-        self.tx.push(data);
+    fn append(&mut self, data: Span<'_>, join: bool, first: bool) {
+        self.tx.push_span(data);
         let end = self.tx_end();
         match self.pieces.list.back_mut().filter(|_| join) {
             Some(last) => {
@@ -440,7 +444,7 @@ impl Conn {
             let tuned = (2 * cx.rx.capacity).max(cx.sysctls.tcp_rmem_default.size());
             self.notices.set_limit(self.options.receive_buffer.unwrap_or(tuned));
             self.count_notices();
-            self.notices.sent(end, self.tx.peek(from, len as usize), cx.now);
+            self.notices.sent(end, &self.tx.peek(from, len as usize), cx.now);
             cx.events |= crate::notify::Events::ERR;
         }
         self.send_range(cx, (seq, len), (fin, push), false);

@@ -12,6 +12,7 @@ use super::notices::Notice;
 use super::options::TcpOptions;
 use super::rx::RxQueue;
 use super::table::{Table, Tuple, count};
+use crate::chain::Chain;
 use crate::device::iface::Upper;
 use crate::network::layer::Network;
 use crate::network::path::Path;
@@ -19,7 +20,6 @@ use crate::network::route::Key;
 use crate::network::schedule::Target;
 use crate::notify::{Events, Notifier};
 use crate::ports::Binding;
-use crate::ring::Ring;
 use crate::rows::Timer;
 use crate::timer::TimerId;
 use crate::wire::seq::Seq;
@@ -143,7 +143,7 @@ impl TcpSocket {
     pub(super) fn with_options(stack: &Arc<TcpContext>, v6: bool, options: TcpOptions) -> Arc<TcpSocket> {
         let net = &stack.net;
         let mut conn = Conn::new(options, &net.sysctls);
-        conn.tx = Ring::of(&net.memory);
+        conn.tx = Chain::of(&net.memory, net.pool());
         let inner = Inner {
             conn,
             listener: None,
@@ -167,7 +167,10 @@ impl TcpSocket {
             v6: AtomicBool::new(v6),
             notify: OnceLock::new(),
             inner: Mutex::new(inner),
-            rx: Arc::new(Receiver { queue: Mutex::new(RxQueue::of(&net.memory)), sender: Mutex::default() }),
+            rx: Arc::new(Receiver {
+                queue: Mutex::new(RxQueue::of(&net.memory, net.pool())),
+                sender: Mutex::default(),
+            }),
             me: me.clone(),
         })
     }

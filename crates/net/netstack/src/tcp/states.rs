@@ -2,6 +2,7 @@
 
 use super::board::{Mark, Sent};
 use super::conn::{Conn, Cx, State};
+use crate::chain::Span;
 use crate::notify::Events;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
@@ -51,7 +52,7 @@ impl Conn {
     }
 
     /// Takes a connection whose SYN brought a valid cookie: its data may be read before the handshake is complete.
-    pub(crate) fn accept_fast(&mut self, cx: &mut Cx<'_>, syn: &Segment, iss: Seq, data: &[u8]) {
+    pub(crate) fn accept_fast(&mut self, cx: &mut Cx<'_>, syn: &Segment, iss: Seq, data: Span<'_>) {
         self.accept(cx, syn, iss, false);
         self.fast_open.accepted = true;
         cx.counters.fast_open_passive.bump();

@@ -1,5 +1,6 @@
 //! One connection with all it needs, and what it sends.
 
+use crate::chain::Blocks;
 use crate::counters::Tcp as Counters;
 use crate::notify::Events;
 use crate::sysctl::Sysctls;
@@ -23,8 +24,8 @@ pub(crate) struct Out {
 struct Sink(Vec<Out>);
 
 impl Emit for Sink {
-    fn emit(&mut self, segment: &Segment, payload: [&[u8]; 2], mss: u32, ect: bool) {
-        let data = payload.concat();
+    fn emit(&mut self, segment: &Segment, payload: &Blocks, mss: u32, ect: bool) {
+        let data: Vec<u8> = payload.iter().flat_map(|block| block.iter().copied()).collect();
         if data.is_empty() {
             return self.0.push(Out { seg: *segment, data, ect });
         }
@@ -96,12 +97,12 @@ impl Side {
             });
             return Verdict::Done;
         }
-        self.with(now, |conn, cx| conn.on_segment(cx, &out.seg, &out.data, congested))
+        self.with(now, |conn, cx| conn.on_segment(cx, &out.seg, out.data[..].into(), congested))
     }
 
     pub(crate) fn write(&mut self, now: Ktime, data: &[u8]) -> usize {
         self.with(now, |conn, cx| {
-            let n = conn.write(cx, data, Default::default());
+            let n = conn.write(cx, data.into(), Default::default());
             conn.output(cx);
             n
         })

@@ -29,7 +29,7 @@ fn sender(window: u32, rtt: u64, change: impl Fn(&Sysctls)) -> (Side, Ktime) {
 }
 
 fn write(a: &mut Side, now: Ktime, len: usize, wanted: SendFlags) -> usize {
-    a.with(now, |conn, cx| conn.write(cx, &vec![0; len], wanted))
+    a.with(now, |conn, cx| conn.write(cx, vec![0; len][..].into(), wanted))
 }
 
 /// Ends and PSH flags of what was sent, in bytes from the start.
