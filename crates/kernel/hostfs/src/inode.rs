@@ -4,7 +4,8 @@ use crate::dir::Dir;
 use crate::fifo::Fifo;
 use crate::file::File;
 use crate::fs::Mode;
-use crate::node::{Change, Node, same_link};
+use crate::node::{Change, ChangeCounts, Node, same_link};
+use crate::outside::{Object, Observed};
 use crate::unix::{self, TreeSockets};
 use crate::watches::Coherence;
 use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
@@ -16,6 +17,7 @@ use rights::Perm;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::attach::Attachments;
+use vfs::notify::OutsideWatch;
 use vfs::{
     AclInode, Caller, Confirming, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
     NewNode, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
@@ -267,6 +269,39 @@ impl Inode for Node {
     }
 }
 
+impl Observed for Node {
+    fn key(&self) -> (u64, u64) {
+        self.key
+    }
+    fn is_dir(&self) -> bool {
+        Node::is_dir(self)
+    }
+    fn place(&self) -> Option<(Object, Arc<[u8]>)> {
+        Node::place(self).map(|(dir, name)| (dir as Object, name))
+    }
+    fn open(&self) -> Result<OwnedFd> {
+        if Node::is_dir(self) { host::open_self(&*self.dir_fd()?) } else { Node::open(self, Access::Read) }
+    }
+    fn has(&self, name: &[u8]) -> bool {
+        self.dir_fd().and_then(|dir| host::stat_at(&*dir, name)).is_ok()
+    }
+    fn is_in_use(&self) -> bool {
+        self.is_open_dir()
+    }
+    fn let_go(&self) {
+        Node::let_go(self);
+    }
+    fn has_changed(&self) {
+        self.fs.home.watches.changed_by_us(self.key);
+    }
+    fn attachments(&self) -> &Attachments {
+        Node::attachments(self)
+    }
+    fn inode(self: Arc<Self>) -> InodeRef {
+        self
+    }
+}
+
 impl SpecialInode for Node {
     fn open_outside(&self, cx: &dyn Caller, flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
         let outside = self.fs.outward.fifos && self.kind == S_IFIFO;
@@ -510,6 +545,13 @@ impl Confirming for Node {
     }
     fn changed(&self) {
         drop(self.changing());
+    }
+    fn watch_outside(&self, mask: u32) -> Option<OutsideWatch> {
+        if self.fs.mode == Mode::Exclusive || !matches!(self.kind, S_IFREG | S_IFDIR) {
+            return None;
+        }
+        let this: Object = self.this().ok()?;
+        Some(Box::new(self.fs.home.outside.observe(&this, mask)?))
     }
     fn renamed(&self, dir: &InodeRef, name: &[u8]) {
         let _changing = self.changing();

@@ -285,8 +285,11 @@ const CHANGES: &[Rule] = &[
 const WATCHES: &[Rule] = &[
     allow_when(
         libc::SYS_fanotify_init,
-        &[&[Arg::Is(0, fanotify::INIT_FLAGS), Arg::Is(1, libc::O_RDONLY as u32)]],
-        "a group without privileges, for events of names",
+        &[
+            &[Arg::Is(0, fanotify::INIT_FLAGS), Arg::Is(1, libc::O_RDONLY as u32)],
+            &[Arg::Is(0, fanotify::REPORT_FLAGS), Arg::Is(1, libc::O_RDONLY as u32)],
+        ],
+        "groups without privileges, for events of names, and of what programs inside watch",
     ),
     allow_when(
         libc::SYS_fanotify_mark,
@@ -296,6 +299,12 @@ const WATCHES: &[Rule] = &[
             &[Arg::Is(1, fanotify::IGNORE_FLAGS[0]), Arg::IsLong(2, libc::FAN_MODIFY), Arg::IsLong(4, 0)],
             &[Arg::Is(1, fanotify::IGNORE_FLAGS[1]), Arg::IsLong(2, libc::FAN_MODIFY), Arg::IsLong(4, 0)],
             &[Arg::Is(1, libc::FAN_MARK_FLUSH), Arg::IsLong(2, 0), Arg::IsLong(4, 0)],
+            &[Arg::Is(1, libc::FAN_MARK_ADD), Arg::Bits(2, !fanotify::DIRECTORY_MASK, 0), Arg::IsLong(4, 0)],
+            &[
+                Arg::Is(1, libc::FAN_MARK_REMOVE),
+                Arg::Bits(2, !fanotify::DIRECTORY_MASK, 0),
+                Arg::IsLong(4, 0),
+            ],
         ],
         "marks of a descriptor, never of a path; never permission events, mounts or file systems",
     ),
@@ -479,6 +488,11 @@ mod tests {
         };
         assert!(mark(libc::FAN_MARK_ADD, fanotify::MASK, 0) && mark(libc::FAN_MARK_FLUSH, 0, 0));
         assert!(mark(libc::FAN_MARK_ADD, fanotify::NAMES_MASK, 0));
+        for flags in [libc::FAN_MARK_ADD, libc::FAN_MARK_REMOVE] {
+            let all = fanotify::DIRECTORY_MASK;
+            assert!(mark(flags, all, 0) && mark(flags, fanotify::OBJECT_MASK, 0));
+            assert!(!mark(flags, all | libc::FAN_ACCESS_PERM, 0) && !mark(flags, all, 0x1000));
+        }
         for flags in fanotify::IGNORE_FLAGS {
             assert!(mark(flags, libc::FAN_MODIFY, 0) && !mark(flags, fanotify::MASK, 0));
         }
@@ -487,6 +501,7 @@ mod tests {
         assert!(!mark(libc::FAN_MARK_ADD, fanotify::MASK | libc::FAN_OPEN_PERM, 0));
         let init = |flags| allows(&shared, libc::SYS_fanotify_init, [u64::from(flags), 0, 0]);
         assert!(init(fanotify::INIT_FLAGS) && !init(fanotify::INIT_FLAGS | libc::FAN_CLASS_CONTENT));
+        assert!(init(fanotify::REPORT_FLAGS) && !init(fanotify::REPORT_FLAGS | libc::FAN_UNLIMITED_QUEUE));
         for rule in WATCHES.iter().filter(|rule| rule.call != libc::SYS_fstatfs) {
             assert!(!allows(&needs(false, false), rule.call, [0, 0, 0]));
         }

@@ -402,6 +402,13 @@ impl Node {
         }
     }
 
+    /// Closes descriptors that are only kept for later use.
+    pub fn let_go(&self) {
+        self.fds().remove(self.id);
+        self.fs.home.warm.remove(self.id);
+        drop(self.take_made());
+    }
+
     /// A read-only descriptor of a regular file in an exclusive tree, cached.
     pub fn read_fd(&self) -> Result<Arc<OwnedFd>> {
         if let Some(fd) = self.fds().get(self.id) {
