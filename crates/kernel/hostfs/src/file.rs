@@ -194,6 +194,20 @@ impl StorageOps for File {
         }
         Ok(Some(LockFile { fd: fd.clone(), readable, writable }))
     }
+    fn lock_file_anew(&self, file: &OpenFile) -> Option<LockFile> {
+        self.fd.as_ref()?;
+        let open = |access| self.node.open(access).ok().map(Arc::new);
+        let (readable, writable) = (file.readable(), file.writable());
+        let both = if writable { open(Access::ReadWrite) } else { None };
+        match both {
+            Some(fd) => Some(LockFile { fd, readable: true, writable: true }),
+            None if readable && writable => None,
+            None => {
+                let access = if readable { Access::Read } else { Access::Write };
+                open(access).map(|fd| LockFile { fd, readable, writable })
+            }
+        }
+    }
 }
 
 impl MapOps for File {

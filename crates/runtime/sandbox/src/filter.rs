@@ -317,11 +317,15 @@ const WATCHES: &[Rule] = &[
 ];
 
 /// Locks on files of directories that others outside use. All of them belong to descriptions that the sentry opened itself,
-/// and end with it; none of these calls is used in a way that waits.
+/// and end with it. Helping threads wait for locks; a signal ends the wait.
 const LOCKS: &[Rule] = &[
     allow_when(
         libc::SYS_fcntl,
-        &[&[Arg::Is(1, libc::F_OFD_SETLK as u32)], &[Arg::Is(1, libc::F_OFD_GETLK as u32)]],
+        &[
+            &[Arg::Is(1, libc::F_OFD_SETLK as u32)],
+            &[Arg::Is(1, libc::F_OFD_SETLKW as u32)],
+            &[Arg::Is(1, libc::F_OFD_GETLK as u32)],
+        ],
         "record locks on files of a bind mount",
     ),
     allow_when(
@@ -330,6 +334,8 @@ const LOCKS: &[Rule] = &[
             &[Arg::Is(1, (libc::LOCK_SH | libc::LOCK_NB) as u32)],
             &[Arg::Is(1, (libc::LOCK_EX | libc::LOCK_NB) as u32)],
             &[Arg::Is(1, (libc::LOCK_UN | libc::LOCK_NB) as u32)],
+            &[Arg::Is(1, libc::LOCK_SH as u32)],
+            &[Arg::Is(1, libc::LOCK_EX as u32)],
         ],
         "flock(2) on files of a bind mount",
     ),
@@ -508,15 +514,17 @@ mod tests {
     }
 
     #[test]
-    fn files_are_locked_without_waiting_where_others_use_them() {
+    fn files_are_locked_where_others_use_them() {
         for shares in [false, true] {
             let needs = needs(shares, false);
             let fcntl = |cmd: i32| allows(&needs, libc::SYS_fcntl, [5, cmd as u64, 0]);
             assert_eq!((fcntl(libc::F_OFD_SETLK), fcntl(libc::F_OFD_GETLK)), (shares, shares));
-            assert!(!fcntl(libc::F_OFD_SETLKW) && !fcntl(libc::F_SETLK) && !fcntl(libc::F_SETLEASE));
+            assert_eq!(fcntl(libc::F_OFD_SETLKW), shares);
+            assert!(!fcntl(libc::F_SETLKW) && !fcntl(libc::F_SETLK) && !fcntl(libc::F_SETLEASE));
             let flock = |op: i32| allows(&needs, libc::SYS_flock, [5, op as u64, 0]);
-            assert_eq!(flock(libc::LOCK_EX | libc::LOCK_NB), shares);
-            assert!(!flock(libc::LOCK_EX));
+            assert_eq!((flock(libc::LOCK_EX | libc::LOCK_NB), flock(libc::LOCK_EX)), (shares, shares));
+            // LOCK_MAND
+            assert!(!flock(32));
         }
     }
 

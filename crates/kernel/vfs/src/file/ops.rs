@@ -210,6 +210,10 @@ pub trait StorageOps {
     fn lock_file(&self, _file: &OpenFile) -> Result<Option<LockFile>> {
         Ok(None)
     }
+    /// A host description of its own for a lock of `file` that a thread waits for. `None` where there is none.
+    fn lock_file_anew(&self, _file: &OpenFile) -> Option<LockFile> {
+        None
+    }
 }
 
 /// A description of a host file that holds locks for this kernel.
