@@ -98,9 +98,18 @@ impl Node {
 
 impl Node {
     /// The same for a regular file that is open for reading and writing; the first open(2) takes the descriptor.
-    fn adopt_open(&self, name: &[u8], fd: OwnedFd, mode: u32, uid: u32, gid: u32) -> Result<Arc<Node>> {
+    fn adopt_open(&self, name: &[u8], fd: OwnedFd, rights: (u32, u32, u32)) -> Result<Arc<Node>> {
+        let (a, before) = self.own(&fd, rights)?;
+        let node = Node::found(&self.this()?, name, a, before);
+        node.keep_made(fd);
+        Ok(node)
+    }
+
+    /// Gives a file that was made in this directory the mode and owner asked for; its attributes, and what was noted before
+    /// they were read.
+    fn own(&self, fd: &OwnedFd, (mode, uid, gid): (u32, u32, u32)) -> Result<(Attr, ChangeCounts)> {
         let mut before = self.noted();
-        let mut a = host::stat(&fd)?;
+        let mut a = host::stat(fd)?;
         let owner = (a.uid != uid).then_some(uid);
         let group = (a.gid != gid).then_some(gid);
         if owner.is_some() || group.is_some() {
@@ -113,11 +122,9 @@ impl Node {
         }
         if owner.is_some() || group.is_some() || other_mode {
             before = self.noted();
-            a = host::stat(&fd)?;
+            a = host::stat(fd)?;
         }
-        let node = Node::found(&self.this()?, name, a, before);
-        node.keep_made(fd);
-        Ok(node)
+        Ok((a, before))
     }
 
     /// The name leads to this object for all that is known, up to now.
@@ -230,6 +237,11 @@ impl Inode for Node {
                 if self.fs.mode == Mode::Exclusive {
                     self.read_fd()?;
                     return Ok(Arc::new(File::new(self.this()?, None, true, access)));
+                }
+                let unnamed = self.unnamed.lock().clone();
+                if let Some(fd) = unnamed {
+                    let exact = access == Access::ReadWrite;
+                    return Ok(Arc::new(File::new(self.this()?, Some(fd), exact, access)));
                 }
                 let warm = if access == Access::Read { self.warm_fd() } else { None };
                 let (fd, exact) = match (warm, self.take_made()) {
@@ -379,7 +391,7 @@ impl DirInode for Node {
         match node {
             NewNode::Regular => {
                 let fd = host::create_at(&*dir, name, Access::ReadWrite, mode)?;
-                return added(self.adopt_open(name, fd, mode, uid, gid)?);
+                return added(self.adopt_open(name, fd, (mode, uid, gid))?);
             }
             NewNode::Directory => host::mkdir_at(&*dir, name, mode)?,
             NewNode::Fifo => host::mknod_at(&*dir, name, false, mode)?,
@@ -391,6 +403,12 @@ impl DirInode for Node {
         }
         added(self.adopt(name, started, (mode, uid, gid))?)
     }
+    fn create_unnamed(&self, _cx: &dyn Caller, mode: u32, uid: u32, gid: u32) -> Result<InodeRef> {
+        self.writable()?;
+        let fd = host::create_unnamed(&*self.dir_fd()?, mode)?;
+        let (attr, _) = self.own(&fd, (mode, uid, gid))?;
+        Ok(Node::unnamed(&self.this()?, attr, fd))
+    }
     fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
         self.writable()?;
         let t = Node::of(target).ok_or(Errno::EXDEV)?;
@@ -399,6 +417,14 @@ impl DirInode for Node {
         }
         let (dir, old) = t.place().ok_or(Errno::EPERM)?;
         let _changing = (self.changing(), t.changing());
+        let unnamed = t.unnamed.lock().clone();
+        if let Some(fd) = unnamed {
+            let naming = self.naming();
+            host::link_open(&*fd, &*self.dir_fd()?, name)?;
+            t.named(&self.this()?, name);
+            naming.done(&[Change::Added(name, t.key.1, t.kind)]);
+            return Ok(());
+        }
         t.watch.set_other_names(true);
         let naming = self.naming();
         host::link_at(&*dir.dir_fd()?, &old, &*self.dir_fd()?, name)?;
@@ -442,16 +468,14 @@ impl DirInode for Node {
         if !Arc::ptr_eq(&to.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
-        if flags & namei::rename::WHITEOUT != 0 {
-            // A whiteout is a device.
-            return Err(Errno::EINVAL);
-        }
         let _changing = (self.changing(), to.changing());
         // Which object moves is known to the caller only: both are read again, unless the names say it.
         let naming = (self.naming(), to.naming());
         let moved = self.entry(name);
         host::rename_at(&*self.dir_fd()?, name, &*to.dir_fd()?, new_name, flags)?;
-        if let (Some((ino, kind)), true) = (moved, flags & namei::rename::EXCHANGE == 0) {
+        // A whiteout has a number that is not known.
+        let others = namei::rename::EXCHANGE | namei::rename::WHITEOUT;
+        if let (Some((ino, kind)), true) = (moved, flags & others == 0) {
             naming.0.done(&[Change::Removed(name)]);
             naming.1.done(&[Change::Added(new_name, ino, kind)]);
         }

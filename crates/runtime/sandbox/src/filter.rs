@@ -268,6 +268,11 @@ const CHANGES: &[Rule] = &[
     allow(libc::SYS_unlinkat, "changes of a writable bind mount"),
     allow(libc::SYS_renameat2, "changes of a writable bind mount"),
     allow(libc::SYS_fchmod, "changes of a writable bind mount"),
+    allow_when(
+        libc::SYS_ioctl,
+        &[&[Arg::Is(1, hostsys::fs::FICLONERANGE as u32)]],
+        "files that share blocks, both in directories of the host",
+    ),
     allow(libc::SYS_fchmodat, "changes of a writable bind mount"),
     allow_when(
         hostsys::fs::FCHMODAT2,

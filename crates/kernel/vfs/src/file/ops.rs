@@ -197,6 +197,11 @@ pub trait StorageOps {
     ) -> Option<Result<usize>> {
         None
     }
+    /// FICLONERANGE: this file, which is open for writing, shares the blocks of another one, `len` bytes from `off` on, from
+    /// `at` on.
+    fn clone_range(&self, _cx: &dyn Caller, _from: &OpenFile, _off: u64, _len: u64, _at: u64) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
     /// A write takes the set-user-ID and set-group-ID bits from the file by itself, so the caller need not look up the mode.
     fn write_drops_set_id(&self) -> bool {
         false
