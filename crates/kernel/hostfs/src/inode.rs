@@ -114,11 +114,11 @@ impl Node {
         let group = (a.gid != gid).then_some(gid);
         if owner.is_some() || group.is_some() {
             // As above.
-            let _ = host::chown(&fd, owner, group);
+            let _ = host::chown(fd, owner, group);
         }
         let other_mode = a.mode & 0o7777 != mode & 0o7777;
         if other_mode {
-            host::chmod(&fd, mode)?;
+            host::chmod(fd, mode)?;
         }
         if owner.is_some() || group.is_some() || other_mode {
             before = self.noted();
@@ -326,9 +326,10 @@ impl SpecialInode for Node {
         queue: &WaitQueue,
     ) -> Option<Result<Arc<dyn OutsideSocket>>> {
         let sockets = self.fs.outward.sockets.as_ref().filter(|_| self.kind == S_IFSOCK)?;
-        // The other side sees the gofer's user, which is the container's root.
+        // The other side of a connection sees the gofer's user, which is the container's root. That of datagrams sees none, or
+        // the sentry's user by SO_PASSCRED, and the socket's mode decides.
         let creds = cx.creds();
-        if creds.euid != 0 || creds.fsuid != 0 {
+        if kind != libc::SOCK_DGRAM && (creds.euid != 0 || creds.fsuid != 0) {
             return Some(Err(Errno::EACCES));
         }
         Some(self.connect_outside(sockets, kind, queue))

@@ -230,8 +230,7 @@ pub trait SpecialInode {
     fn open_outside(&self, _cx: &dyn Caller, _flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
         None
     }
-    /// Connects to a socket (SOCK_STREAM, SOCK_SEQPACKET) with its other side outside this kernel; `queue` receives its
-    /// readiness. EACCES for a caller that may not. `None` for all others.
+    /// Connects to a socket with its other side outside this kernel; `queue` receives its readiness. EACCES for a caller that may not. `None` for all others.
     fn connect_outside(
         &self,
         _cx: &dyn Caller,
