@@ -12,7 +12,7 @@ pub const CONNECTED: usize = 12;
 pub struct Connect<'a> {
     /// Number of the container's tree.
     pub tree: u32,
-    /// SOCK_STREAM or SOCK_SEQPACKET.
+    /// SOCK_STREAM, SOCK_SEQPACKET or SOCK_DGRAM.
     pub kind: i32,
     /// Names below the tree's root with `/` between them, none of them empty, `.` or `..`.
     pub path: &'a [u8],
@@ -30,7 +30,7 @@ impl<'a> Connect<'a> {
         let (kind, path) = rest.split_first_chunk()?;
         let (tree, kind) = (u32::from_le_bytes(*tree), i32::from_le_bytes(*kind));
         let named = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
-        let good = matches!(kind, libc::SOCK_STREAM | libc::SOCK_SEQPACKET)
+        let good = matches!(kind, libc::SOCK_STREAM | libc::SOCK_SEQPACKET | libc::SOCK_DGRAM)
             && path.len() <= MAX_PATH
             && path.split(|c| *c == b'/').all(named);
         good.then_some(Connect { tree, kind, path })
@@ -75,7 +75,7 @@ mod tests {
         for path in [&b""[..], b"/a", b"a/", b"a//b", b"a/../b", b".", b"a\0b"] {
             assert_eq!(Connect::decode(&Connect { path, ..good }.encode()), None, "{path:?}");
         }
-        assert_eq!(Connect::decode(&Connect { kind: libc::SOCK_DGRAM, ..good }.encode()), None);
+        assert_eq!(Connect::decode(&Connect { kind: libc::SOCK_RAW, ..good }.encode()), None);
         assert_eq!(Connect::decode(&Connect { path: &[b'a'; MAX_PATH + 1], ..good }.encode()), None);
         assert_eq!(Connect::decode(b"short"), None);
         let reply = Connected { errno: 111, owner: (7, u32::MAX) };

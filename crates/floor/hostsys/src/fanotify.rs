@@ -8,6 +8,10 @@ use abi::{Errno, Result};
 use libc::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+mod reports;
+
+pub use reports::{DIRECTORY_MASK, Entry, OBJECT_MASK, RENAME, REPORT_FLAGS, Report, Reports};
+
 /// Flags of the group.
 pub const INIT_FLAGS: u32 = libc::FAN_CLASS_NOTIF
     | libc::FAN_CLOEXEC

@@ -100,3 +100,30 @@ pub fn overlook(signals: &[i32]) {
         }
     }
 }
+
+/// The signal that ends a host call of a thread that waits; see [`Interruptible`].
+pub const INTERRUPT: i32 = libc::SIGURG;
+
+/// A thread of this process of which another may end a call that waits (EINTR).
+#[derive(Clone, Copy, Debug)]
+pub struct Interruptible(i32);
+
+impl Interruptible {
+    /// The calling thread.
+    pub fn this() -> Interruptible {
+        extern "C" fn nothing(_: i32) {}
+        // SAFETY: the handler touches nothing, so it may run at any moment; the action is plain data, initialised here.
+        // Without SA_RESTART the call that it interrupts ends. Another thread may set the same action at the same time.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+            libc::sigaction(INTERRUPT, &raw const action, std::ptr::null_mut());
+        }
+        Interruptible(rustix::thread::gettid().as_raw_nonzero().get())
+    }
+
+    /// Ends the call in which the thread waits, if it does. The caller knows that the thread has not ended.
+    pub fn interrupt(self) {
+        let _ = crate::process::tgkill(std::process::id() as i32, self.0, INTERRUPT);
+    }
+}

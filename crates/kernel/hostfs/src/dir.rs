@@ -60,6 +60,9 @@ impl StorageOps for Dir {
         let fd = Arc::new(host::open_self(&*self.node.dir_fd()?)?);
         Ok(Some(LockFile { fd, readable: true, writable: false }))
     }
+    fn lock_file_anew(&self, file: &OpenFile) -> Option<LockFile> {
+        self.lock_file(file).ok().flatten()
+    }
 }
 
 impl DirectoryOps for Dir {

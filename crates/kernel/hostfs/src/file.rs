@@ -185,6 +185,12 @@ impl StorageOps for File {
         let _changing = self.node.writing();
         host::allocate(&*self.fd()?, mode, off, len)
     }
+    fn clone_range(&self, _cx: &dyn Caller, from: &OpenFile, off: u64, len: u64, at: u64) -> Result<()> {
+        let from = from.ops.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
+        let (to, from) = (self.fd.as_ref().ok_or(Errno::EROFS)?, from.fd()?);
+        let _changing = self.node.writing();
+        host::clone_range(&**to, at, &*from, off, len)
+    }
     fn lock_file(&self, file: &OpenFile) -> Result<Option<LockFile>> {
         let Some(fd) = &self.fd else { return Ok(None) };
         let (readable, writable) = (file.readable(), file.writable());
@@ -193,6 +199,20 @@ impl StorageOps for File {
             return Ok(Some(LockFile { fd: Arc::new(both), readable: true, writable: true }));
         }
         Ok(Some(LockFile { fd: fd.clone(), readable, writable }))
+    }
+    fn lock_file_anew(&self, file: &OpenFile) -> Option<LockFile> {
+        self.fd.as_ref()?;
+        let open = |access| self.node.open(access).ok().map(Arc::new);
+        let (readable, writable) = (file.readable(), file.writable());
+        let both = if writable { open(Access::ReadWrite) } else { None };
+        match both {
+            Some(fd) => Some(LockFile { fd, readable: true, writable: true }),
+            None if readable && writable => None,
+            None => {
+                let access = if readable { Access::Read } else { Access::Write };
+                open(access).map(|fd| LockFile { fd, readable, writable })
+            }
+        }
     }
 }
 

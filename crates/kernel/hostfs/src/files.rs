@@ -5,6 +5,7 @@
 use crate::fd_cache::FdCache;
 use crate::fs::HostFs;
 use crate::node::{Listings, Views};
+use crate::outside::Outside;
 use crate::poller::Poller;
 use crate::warm::Warm;
 use crate::watches::Watches;
@@ -46,6 +47,8 @@ pub struct HostFiles {
     pub(crate) warm: Warm,
     pub(crate) listings: Listings,
     pub(crate) watches: Watches,
+    /// What programs inside watch.
+    pub(crate) outside: Arc<Outside>,
     /// What hangs on host objects of shared trees: the containers of a sandbox may have the same directory in several
     /// trees, and a socket or a lock of one is there for the others.
     attached: Mutex<BTreeMap<Key, Weak<Attached>>>,
@@ -72,6 +75,7 @@ impl HostFiles {
             warm: Warm::default(),
             listings: Listings::default(),
             watches: Watches::with(watcher),
+            outside: Arc::default(),
             attached: Mutex::default(),
             poller: Mutex::default(),
             imported_dev: device_numbers.alloc(),

@@ -4,7 +4,8 @@ use crate::dir::Dir;
 use crate::fifo::Fifo;
 use crate::file::File;
 use crate::fs::Mode;
-use crate::node::{Change, Node, same_link};
+use crate::node::{Change, ChangeCounts, Node, same_link};
+use crate::outside::{Object, Observed};
 use crate::unix::{self, TreeSockets};
 use crate::watches::Coherence;
 use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
@@ -16,6 +17,7 @@ use rights::Perm;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::attach::Attachments;
+use vfs::notify::OutsideWatch;
 use vfs::{
     AclInode, Caller, Confirming, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
     NewNode, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
@@ -96,26 +98,33 @@ impl Node {
 
 impl Node {
     /// The same for a regular file that is open for reading and writing; the first open(2) takes the descriptor.
-    fn adopt_open(&self, name: &[u8], fd: OwnedFd, mode: u32, uid: u32, gid: u32) -> Result<Arc<Node>> {
+    fn adopt_open(&self, name: &[u8], fd: OwnedFd, rights: (u32, u32, u32)) -> Result<Arc<Node>> {
+        let (a, before) = self.own(&fd, rights)?;
+        let node = Node::found(&self.this()?, name, a, before);
+        node.keep_made(fd);
+        Ok(node)
+    }
+
+    /// Gives a file that was made in this directory the mode and owner asked for; its attributes, and what was noted before
+    /// they were read.
+    fn own(&self, fd: &OwnedFd, (mode, uid, gid): (u32, u32, u32)) -> Result<(Attr, ChangeCounts)> {
         let mut before = self.noted();
-        let mut a = host::stat(&fd)?;
+        let mut a = host::stat(fd)?;
         let owner = (a.uid != uid).then_some(uid);
         let group = (a.gid != gid).then_some(gid);
         if owner.is_some() || group.is_some() {
             // As above.
-            let _ = host::chown(&fd, owner, group);
+            let _ = host::chown(fd, owner, group);
         }
         let other_mode = a.mode & 0o7777 != mode & 0o7777;
         if other_mode {
-            host::chmod(&fd, mode)?;
+            host::chmod(fd, mode)?;
         }
         if owner.is_some() || group.is_some() || other_mode {
             before = self.noted();
-            a = host::stat(&fd)?;
+            a = host::stat(fd)?;
         }
-        let node = Node::found(&self.this()?, name, a, before);
-        node.keep_made(fd);
-        Ok(node)
+        Ok((a, before))
     }
 
     /// The name leads to this object for all that is known, up to now.
@@ -229,6 +238,11 @@ impl Inode for Node {
                     self.read_fd()?;
                     return Ok(Arc::new(File::new(self.this()?, None, true, access)));
                 }
+                let unnamed = self.unnamed.lock().clone();
+                if let Some(fd) = unnamed {
+                    let exact = access == Access::ReadWrite;
+                    return Ok(Arc::new(File::new(self.this()?, Some(fd), exact, access)));
+                }
                 let warm = if access == Access::Read { self.warm_fd() } else { None };
                 let (fd, exact) = match (warm, self.take_made()) {
                     (_, Some(fd)) => (Arc::new(fd), access == Access::ReadWrite),
@@ -267,6 +281,39 @@ impl Inode for Node {
     }
 }
 
+impl Observed for Node {
+    fn key(&self) -> (u64, u64) {
+        self.key
+    }
+    fn is_dir(&self) -> bool {
+        Node::is_dir(self)
+    }
+    fn place(&self) -> Option<(Object, Arc<[u8]>)> {
+        Node::place(self).map(|(dir, name)| (dir as Object, name))
+    }
+    fn open(&self) -> Result<OwnedFd> {
+        if Node::is_dir(self) { host::open_self(&*self.dir_fd()?) } else { Node::open(self, Access::Read) }
+    }
+    fn has(&self, name: &[u8]) -> bool {
+        self.dir_fd().and_then(|dir| host::stat_at(&*dir, name)).is_ok()
+    }
+    fn is_in_use(&self) -> bool {
+        self.is_open_dir()
+    }
+    fn let_go(&self) {
+        Node::let_go(self);
+    }
+    fn has_changed(&self) {
+        self.fs.home.watches.changed_by_us(self.key);
+    }
+    fn attachments(&self) -> &Attachments {
+        Node::attachments(self)
+    }
+    fn inode(self: Arc<Self>) -> InodeRef {
+        self
+    }
+}
+
 impl SpecialInode for Node {
     fn open_outside(&self, cx: &dyn Caller, flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
         let outside = self.fs.outward.fifos && self.kind == S_IFIFO;
@@ -279,9 +326,10 @@ impl SpecialInode for Node {
         queue: &WaitQueue,
     ) -> Option<Result<Arc<dyn OutsideSocket>>> {
         let sockets = self.fs.outward.sockets.as_ref().filter(|_| self.kind == S_IFSOCK)?;
-        // The other side sees the gofer's user, which is the container's root.
+        // The other side of a connection sees the gofer's user, which is the container's root. That of datagrams sees none, or
+        // the sentry's user by SO_PASSCRED, and the socket's mode decides.
         let creds = cx.creds();
-        if creds.euid != 0 || creds.fsuid != 0 {
+        if kind != libc::SOCK_DGRAM && (creds.euid != 0 || creds.fsuid != 0) {
             return Some(Err(Errno::EACCES));
         }
         Some(self.connect_outside(sockets, kind, queue))
@@ -344,7 +392,7 @@ impl DirInode for Node {
         match node {
             NewNode::Regular => {
                 let fd = host::create_at(&*dir, name, Access::ReadWrite, mode)?;
-                return added(self.adopt_open(name, fd, mode, uid, gid)?);
+                return added(self.adopt_open(name, fd, (mode, uid, gid))?);
             }
             NewNode::Directory => host::mkdir_at(&*dir, name, mode)?,
             NewNode::Fifo => host::mknod_at(&*dir, name, false, mode)?,
@@ -356,6 +404,12 @@ impl DirInode for Node {
         }
         added(self.adopt(name, started, (mode, uid, gid))?)
     }
+    fn create_unnamed(&self, _cx: &dyn Caller, mode: u32, uid: u32, gid: u32) -> Result<InodeRef> {
+        self.writable()?;
+        let fd = host::create_unnamed(&*self.dir_fd()?, mode)?;
+        let (attr, _) = self.own(&fd, (mode, uid, gid))?;
+        Ok(Node::unnamed(&self.this()?, attr, fd))
+    }
     fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
         self.writable()?;
         let t = Node::of(target).ok_or(Errno::EXDEV)?;
@@ -364,6 +418,14 @@ impl DirInode for Node {
         }
         let (dir, old) = t.place().ok_or(Errno::EPERM)?;
         let _changing = (self.changing(), t.changing());
+        let unnamed = t.unnamed.lock().clone();
+        if let Some(fd) = unnamed {
+            let naming = self.naming();
+            host::link_open(&*fd, &*self.dir_fd()?, name)?;
+            t.named(&self.this()?, name);
+            naming.done(&[Change::Added(name, t.key.1, t.kind)]);
+            return Ok(());
+        }
         t.watch.set_other_names(true);
         let naming = self.naming();
         host::link_at(&*dir.dir_fd()?, &old, &*self.dir_fd()?, name)?;
@@ -407,16 +469,14 @@ impl DirInode for Node {
         if !Arc::ptr_eq(&to.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
-        if flags & namei::rename::WHITEOUT != 0 {
-            // A whiteout is a device.
-            return Err(Errno::EINVAL);
-        }
         let _changing = (self.changing(), to.changing());
         // Which object moves is known to the caller only: both are read again, unless the names say it.
         let naming = (self.naming(), to.naming());
         let moved = self.entry(name);
         host::rename_at(&*self.dir_fd()?, name, &*to.dir_fd()?, new_name, flags)?;
-        if let (Some((ino, kind)), true) = (moved, flags & namei::rename::EXCHANGE == 0) {
+        // A whiteout has a number that is not known.
+        let others = namei::rename::EXCHANGE | namei::rename::WHITEOUT;
+        if let (Some((ino, kind)), true) = (moved, flags & others == 0) {
             naming.0.done(&[Change::Removed(name)]);
             naming.1.done(&[Change::Added(new_name, ino, kind)]);
         }
@@ -510,6 +570,13 @@ impl Confirming for Node {
     }
     fn changed(&self) {
         drop(self.changing());
+    }
+    fn watch_outside(&self, mask: u32) -> Option<OutsideWatch> {
+        if self.fs.mode == Mode::Exclusive || !matches!(self.kind, S_IFREG | S_IFDIR) {
+            return None;
+        }
+        let this: Object = self.this().ok()?;
+        Some(Box::new(self.fs.home.outside.observe(&this, mask)?))
     }
     fn renamed(&self, dir: &InodeRef, name: &[u8]) {
         let _changing = self.changing();

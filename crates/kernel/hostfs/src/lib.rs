@@ -22,6 +22,7 @@ mod fs;
 mod import;
 mod inode;
 mod node;
+mod outside;
 mod poller;
 mod severed;
 mod stream;

@@ -59,6 +59,11 @@ pub struct Watched {
 }
 
 impl Event {
+    /// Events were lost.
+    fn lost() -> Event {
+        Event { watch: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Vec::new() }
+    }
+
     /// Size of `struct inotify_event` with its name padded.
     fn size(&self) -> usize {
         let name = if self.name.is_empty() { 0 } else { (self.name.len() + 1).next_multiple_of(16) };
@@ -175,10 +180,13 @@ impl Inotify {
         if id < 1 || mask & event::ALL == 0 || s.watches.contains_key(&id) {
             return Err(Errno::EINVAL);
         }
-        self.watch(&mut s, id, place, mask)
+        let watch = self.watch(&mut s, id, place, mask)?;
+        drop(s);
+        notify::look_outside(place.inode(), &watch);
+        Ok(())
     }
 
-    fn watch(&self, s: &mut State, id: i32, place: &Path, mask: u32) -> Result<()> {
+    fn watch(&self, s: &mut State, id: i32, place: &Path, mask: u32) -> Result<Arc<Watch>> {
         let inode = place.inode();
         let charge = self.user.charge(Kind::InotifyWatches, 1).ok_or(Errno::ENOSPC)?;
         let to: Weak<dyn Listener> = self.me.clone();
@@ -188,8 +196,9 @@ impl Inotify {
         }
         s.by_inode.insert(address(inode), id);
         let place = KnownPlace::of(place);
-        s.watches.insert(id, WatchEntry { inode: inode.clone(), watch, place, _charge: charge });
-        Ok(())
+        let entry = WatchEntry { inode: inode.clone(), watch: watch.clone(), place, _charge: charge };
+        s.watches.insert(id, entry);
+        Ok(watch)
     }
 
     /// The instance behind an open file, if it is one.
@@ -210,11 +219,16 @@ impl Inotify {
             }
             let old = if mask & IN_MASK_ADD != 0 { h.watch.mask.load(Ordering::Relaxed) } else { 0 };
             h.watch.mask.store(old | mask & KEEP, Ordering::Relaxed);
-            return Ok(*id);
+            let (id, watch) = (*id, h.watch.clone());
+            drop(s);
+            notify::look_outside(inode, &watch);
+            return Ok(id);
         }
         let id = s.next_id();
-        self.watch(&mut s, id, place, mask)?;
+        let watch = self.watch(&mut s, id, place, mask)?;
         s.last = id;
+        drop(s);
+        notify::look_outside(inode, &watch);
         Ok(id)
     }
 
@@ -239,7 +253,7 @@ impl Inotify {
                 return;
             }
             if s.events.len() >= self.max_events {
-                let lost = Event { watch: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Vec::new() };
+                let lost = Event::lost();
                 if s.events.back() != Some(&lost) {
                     s.events.push_back(lost);
                 }
@@ -265,6 +279,9 @@ impl Listener for Inotify {
     fn gone(&self, watch: i32) {
         // The first removal reports it.
         let _ = self.remove(watch);
+    }
+    fn lost(&self) {
+        self.push(Event::lost());
     }
 }
 

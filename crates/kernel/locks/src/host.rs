@@ -6,8 +6,9 @@
 //! for writing, and for reading while a program here has it locked for reading. The host's locks are
 //! open-file-description locks and flock(2), which end with the sandbox.
 //!
-//! A host call is made under the lock of the one inode's records, and never waits for a holder. The host does not say when
-//! a holder outside lets go, so waiters ask again ([`Pace`](caller::pace::Pace)). A checkpoint keeps nothing: restored locks are taken anew.
+//! A host call is made under the lock of the one inode's records, and never waits for a holder. For a program that waits for a
+//! holder outside, a thread waits on the host ([`helper`](crate::helper)). Where there is none, the waiter asks again
+//! ([`Pace`](caller::pace::Pace)). A checkpoint keeps nothing: restored locks are taken anew.
 //!
 //! [`locks`]: crate::records
 
@@ -32,7 +33,7 @@ pub const TO_END: u64 = i64::MAX as u64;
 /// Most ranges of one file: the host walks through all of them for each change.
 pub(crate) const RANGES: u64 = 16384;
 
-fn of(kind: Kind) -> HostLock {
+pub(crate) fn of(kind: Kind) -> HostLock {
     match kind {
         Kind::Shared => HostLock::Shared,
         Kind::Exclusive => HostLock::Exclusive,
@@ -138,6 +139,11 @@ impl HostRecords {
         }
     }
 
+    /// A description that has the first lock of the file.
+    pub fn adopt(&mut self, won: LockFile) {
+        self.file = Some(won);
+    }
+
     /// Gives back what of `start..=end` is not in `held`. Freeing memory needs none, but a cut in a range may; when the host
     /// has none it keeps the lock longer than needed, until the last one of the file goes.
     pub fn unlock(&mut self, start: u64, end: u64, held: impl FnOnce() -> Vec<(u64, u64)>) {
@@ -191,6 +197,11 @@ impl HostFlock {
             Err(e) => return Err(e),
         }
         Ok(())
+    }
+
+    /// A description that has the lock; no open file here has one.
+    pub fn adopt(&mut self, won: LockFile) {
+        self.fd = Some(won.fd);
     }
 
     /// No open file here has one any more.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod helper;
 mod host;
 pub mod leases;
 pub mod records;

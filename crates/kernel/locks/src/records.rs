@@ -6,6 +6,7 @@
 //! list in which a cycle is a deadlock (EDEADLK). Files that others outside this kernel can lock are locked on the host as
 //! well ([`crate::host`]). A checkpoint keeps what [`LocksState`] has.
 
+use crate::helper::{HostWait, Wanted};
 use crate::host::{self, HostFlock, HostRecords};
 use abi::{Errno, Result};
 use caller::lock_waits::Waiting;
@@ -14,9 +15,11 @@ use caller::quota::{self, Charge};
 use caller::retry::{Failure, Outcome, retry_paced};
 use hostsys::fs::HostLock;
 use lock_order::{Mutex, rank};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
+use vfs::file::LockFile;
 use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
 
@@ -90,6 +93,27 @@ impl Records {
         }
         self.settle();
         taken
+    }
+
+    /// Takes a range that is free inside and that `won` has on the host. EAGAIN when a process outside has taken it again.
+    fn take_over(&mut self, cx: &dyn Caller, file: &OpenFile, new: Range, won: LockFile) -> Result<()> {
+        if self.of.is_empty() {
+            self.make_room(cx, true)?;
+            self.host.adopt(won);
+            self.set(new);
+            self.settle();
+            return Ok(());
+        }
+        // One description holds all ranges of the file. Two can share a range, so a shared one passes on without a gap.
+        let shared = (new.kind == Kind::Shared).then_some(won);
+        let taken = self.take(cx, file, new);
+        drop(shared);
+        taken
+    }
+
+    /// `owner` has a part of `start..=end`, which another description of ours would wait for.
+    fn has_part(&self, owner: Owner, start: u64, end: u64) -> bool {
+        self.of.get(&owner).is_some_and(|mine| meeting(mine, start, end).next().is_some())
     }
 
     /// Takes `start..=end` away from `owner`, here and then on the host; says whether anything was held.
@@ -265,24 +289,32 @@ pub fn set(
     release_with(file, &l);
     let pid = if matches!(owner, Owner::Posix(_)) { cx.pid() } else { -1 };
     let mut waiting = None;
-    let pace = Pace::new(&cx.resources().outside_waits);
-    let outside = Cell::new(false);
+    let turn = Turn::new(cx, file, &l);
     let mut attempt = || {
+        let won = turn.won();
         let mut r = l.records.lock();
         waiting = None;
         if let Some(c) = r.conflict(owner, kind, start, end) {
-            outside.set(false);
+            turn.outside.set(false);
             if wait && matches!(owner, Owner::Posix(_)) {
                 waiting = Some(Waiting::enter(&cx.resources().lock_waits, owner, c.owner)?);
             }
             return Err(Errno::EAGAIN);
         }
-        outside.set(true);
-        r.take(cx, file, Range { owner, pid, kind, start, end })
+        turn.outside.set(true);
+        let new = Range { owner, pid, kind, start, end };
+        let taken = match won {
+            Some(won) => r.take_over(cx, file, new, won),
+            None => r.take(cx, file, new),
+        };
+        if taken == Err(Errno::EAGAIN) && wait && !r.has_part(owner, start, end) {
+            turn.wait(Wanted::Range(host::of(kind), start, end));
+        }
+        taken
     };
     let done = match wait {
         false => attempt().map_err(Failure::Errno),
-        true => retry_paced(cx, &l.queue, Events::ALL, || outside.get().then(|| pace.next()), attempt),
+        true => retry_paced(cx, &l.queue, Events::ALL, || turn.again(), attempt),
     };
     // A lock that shrank from exclusive to shared may let others in.
     if done.is_ok() && kind == Kind::Shared {
@@ -316,25 +348,82 @@ pub fn flock(cx: &dyn Caller, file: &OpenFile, kind: Option<Kind>, wait: bool) -
             l.queue.notify(Events::ALL);
         }
     }
-    let pace = Pace::new(&cx.resources().outside_waits);
-    let outside = Cell::new(false);
+    let turn = Turn::new(cx, file, &l);
     let attempt = || {
+        let won = turn.won();
         let mut f = l.flocks.lock();
         let clash = |(id, k): &(u64, Kind)| *id != me && (kind == Kind::Exclusive || *k == Kind::Exclusive);
         let inside = f.held.iter().any(clash);
-        outside.set(!inside);
+        turn.outside.set(!inside);
         if inside {
             return Err(Errno::EAGAIN);
         }
         let shared = !f.held.is_empty();
-        f.host.lock(file, kind, shared)?;
+        let taken = match won {
+            Some(won) if !shared => {
+                f.host.adopt(won);
+                Ok(())
+            }
+            _ => f.host.lock(file, kind, shared),
+        };
+        if taken == Err(Errno::EAGAIN) && wait {
+            turn.wait(Wanted::File(host::of(kind)));
+        }
+        taken?;
         f.held.push((me, kind));
         Ok(())
     };
     if !wait {
         return attempt().map_err(Failure::Errno);
     }
-    retry_paced(cx, &l.queue, Events::ALL, || outside.get().then(|| pace.next()), attempt)
+    retry_paced(cx, &l.queue, Events::ALL, || turn.again(), attempt)
+}
+
+/// One thread's wait for a lock that a process outside holds.
+struct Turn<'a> {
+    cx: &'a dyn Caller,
+    file: &'a OpenFile,
+    locks: &'a Locks,
+    pace: Pace<'a>,
+    /// A process outside is in the way, and none inside.
+    outside: Cell<bool>,
+    /// The helping thread.
+    helper: RefCell<Option<HostWait>>,
+    /// The host cannot wait for this lock.
+    refused: Cell<bool>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(cx: &'a dyn Caller, file: &'a OpenFile, locks: &'a Locks) -> Turn<'a> {
+        let pace = Pace::new(&cx.resources().outside_waits);
+        let (outside, refused) = (Cell::new(false), Cell::new(false));
+        Turn { cx, file, locks, pace, outside, helper: RefCell::default(), refused }
+    }
+
+    /// The description with which the helping thread has got the lock.
+    fn won(&self) -> Option<LockFile> {
+        let mut helper = self.helper.borrow_mut();
+        let result = helper.as_ref()?.won()?;
+        *helper = None;
+        self.refused.set(result.is_err());
+        result.ok()
+    }
+
+    /// Has a thread wait for the lock, if there is none yet.
+    fn wait(&self, wanted: Wanted) {
+        let mut helper = self.helper.borrow_mut();
+        if helper.is_some() || self.refused.get() {
+            return;
+        }
+        let Some(slot) = self.cx.resources().outside_waits.helper() else { return };
+        let file = self.file.ops.as_storage().and_then(|storage| storage.lock_file_anew(self.file));
+        *helper = file.and_then(|file| HostWait::begin(slot, file, wanted, &self.locks.queue));
+    }
+
+    /// When to ask again, where there is no notification.
+    fn again(&self) -> Option<Instant> {
+        (self.outside.get() && self.helper.borrow().is_none()).then(|| self.pace.next())
+    }
 }
 
 /// Closing any descriptor of a file releases the table's POSIX locks on it.

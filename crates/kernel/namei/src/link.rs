@@ -120,7 +120,7 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         let epoch = dir.dentry.epoch();
         dir.inode().dir()?.unlink(cx, &name)?;
         changed(&victim.inode);
-        dir.dentry.insert_negative(&name, epoch);
+        dir.dentry.removed(&name, epoch);
         victim
     };
     drop(mounts);
@@ -160,7 +160,7 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
         let epoch = dir.dentry.epoch();
         dir.inode().dir()?.rmdir(cx, &name)?;
         changed(&victim.inode);
-        dir.dentry.insert_negative(&name, epoch);
+        dir.dentry.removed(&name, epoch);
         victim.clone()
     };
     drop(mounts);

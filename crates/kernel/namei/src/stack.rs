@@ -137,7 +137,7 @@ pub fn remove(cx: &dyn Caller, dir: &Path, name: &[u8], directory: bool) -> Resu
             (false, false) => place.unlink(cx, name)?,
         }
         changed(&victim.inode);
-        dir.dentry.insert_negative(name, epoch);
+        dir.dentry.removed(name, epoch);
         victim
     };
     let kind = if directory { event::DELETE | event::ISDIR } else { event::DELETE };

@@ -143,6 +143,8 @@ pub struct Dentry {
     pub keeps: bool,
     place: RwLock<Place>,
     unlinked: AtomicBool,
+    /// Others have taken its name away. They may have given the object another one.
+    fallen: AtomicBool,
     /// The epoch of its directory in which it was found there last; see [`Dentry::epoch`].
     seen: AtomicU64,
     /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
@@ -176,6 +178,7 @@ impl Dentry {
             keeps,
             place: RwLock::new(Place { parent, name }),
             unlinked: AtomicBool::new(false),
+            fallen: AtomicBool::new(false),
             seen: AtomicU64::new(epoch),
             linkable: AtomicBool::new(false),
             handled: AtomicBool::new(false),
@@ -455,15 +458,17 @@ impl Dentry {
         drop(c);
         drop(old);
         if let Some(old) = fallen {
-            old.fell();
+            old.fell(true);
         }
         d
     }
 
     /// The name belongs to another object now, or to none. Where others change the file system, names below it may be
     /// cached still, and hold it as it holds them.
-    fn fell(self: &Arc<Dentry>) {
-        self.unlinked.store(true, Ordering::Release);
+    fn fell(self: &Arc<Dentry>, by_others: bool) {
+        if !self.unlinked.swap(true, Ordering::AcqRel) {
+            self.fallen.store(by_others, Ordering::Release);
+        }
         if self.volatile && self.is_dir() {
             self.shrink(true);
         }
@@ -471,12 +476,21 @@ impl Dentry {
 
     /// Records that `name` did not exist in `epoch`. The dentry it had is marked unlinked.
     pub fn insert_negative(&self, name: &[u8], epoch: u64) {
+        self.without(name, epoch, true);
+    }
+
+    /// As [`Dentry::insert_negative`] after this kernel itself has removed the name.
+    pub fn removed(&self, name: &[u8], epoch: u64) {
+        self.without(name, epoch, false);
+    }
+
+    fn without(&self, name: &[u8], epoch: u64, by_others: bool) {
         let old = self.forget_negatively(name, epoch);
         match old {
-            Some(Child::Strong(d)) => d.fell(),
+            Some(Child::Strong(d)) => d.fell(by_others),
             Some(Child::Weak(w)) => {
                 if let Some(d) = w.upgrade() {
-                    d.fell();
+                    d.fell(by_others);
                 }
             }
             _ => {}
@@ -531,7 +545,7 @@ impl Dentry {
         if let Some(Child::Strong(d)) = &old
             && !Arc::ptr_eq(d, child)
         {
-            d.fell();
+            d.fell(false);
         }
         drop((old, old_parent));
     }
@@ -539,6 +553,7 @@ impl Dentry {
     /// Gives a detached dentry a name (linkat of an unnamed file).
     pub fn attach(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
         child.unlinked.store(false, Ordering::Release);
+        child.fallen.store(false, Ordering::Release);
         self.put(name, child, 0);
     }
 
@@ -604,7 +619,8 @@ impl Drop for Dentry {
     /// Lets go of the chain of parents one by one: a guest can nest directories deeper than our stack.
     fn drop(&mut self) {
         if *self.unlinked.get_mut() {
-            crate::notify::on_last_use(self);
+            let fallen = *self.fallen.get_mut();
+            crate::notify::on_last_use(self, fallen);
         }
         let mut next = self.place.get_mut().parent.take();
         while let Some(p) = next {

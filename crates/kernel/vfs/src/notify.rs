@@ -11,6 +11,7 @@ use crate::mount::Path;
 use caller::Outcome;
 use lock_order::Mutex;
 use marks::Actor;
+use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -42,6 +43,8 @@ pub trait Listener: Send + Sync {
     fn event(&self, watch: i32, mask: u32, cookie: u32, name: &[u8]);
     /// The watched object is gone for good, and the watch with it.
     fn gone(&self, watch: i32);
+    /// Events of watched objects were lost.
+    fn lost(&self) {}
 }
 
 /// One watch on an inode.
@@ -52,14 +55,19 @@ pub struct Watch {
     pub mask: AtomicU32,
     /// The instance.
     pub to: Weak<dyn Listener>,
+    /// Has changes from outside this kernel reported, where there can be any.
+    outside: Mutex<Option<OutsideWatch>>,
     _counted: Option<Watched>,
 }
+
+/// While it exists, what others outside this kernel do to an object is reported by [`from_outside`] and its like.
+pub type OutsideWatch = Box<dyn Any + Send + Sync>;
 
 impl Watch {
     /// A watch on what `dentry` stands for, to be added to it.
     pub fn new(dentry: &Dentry, id: i32, mask: u32, to: Weak<dyn Listener>) -> Arc<Watch> {
         let counted = dentry.dcache().map(Watched::new);
-        Arc::new(Watch { id, mask: mask.into(), to, _counted: counted })
+        Arc::new(Watch { id, mask: mask.into(), to, outside: Mutex::default(), _counted: counted })
     }
 }
 
@@ -71,6 +79,15 @@ pub fn add(inode: &InodeRef, w: Arc<Watch>) -> bool {
     let Some(a) = inode.attachments() else { return false };
     a.get_or(Watches::default).0.lock().push(w);
     true
+}
+
+/// Has what others outside this kernel do to the object reported as well, as far as the watch's mask wants it. May make calls
+/// of the host: to be called without locks when a watch was added, and when its mask has changed.
+pub fn look_outside(inode: &InodeRef, w: &Watch) {
+    let Some(object) = inode.as_confirming() else { return };
+    let new = object.watch_outside(w.mask.load(Ordering::Relaxed) & event::ALL);
+    let old = std::mem::replace(&mut *w.outside.lock(), new);
+    drop(old);
 }
 
 /// Removes a watch.
@@ -100,6 +117,43 @@ pub fn on_dentry(dentry: &Dentry, mask: u32, cookie: u32, name: &[u8]) {
 /// Reports an event to the watches of an object by what hangs on its inodes, for objects that change by themselves.
 pub fn on_attachments(of: &Attachments, mask: u32, name: &[u8]) {
     tell(of, mask, 0, name, false);
+}
+
+/// Reports to the watches of an object what others outside this kernel have done to it, or to `name` in it.
+pub fn from_outside(of: &Attachments, mask: u32, cookie: u32, name: &[u8]) {
+    tell(of, mask, cookie, name, false);
+}
+
+/// Others outside this kernel have removed the last name of an object, and nothing uses it any more.
+pub fn gone_outside(inode: &InodeRef) {
+    report(inode, event::DELETE_SELF, 0, b"", false);
+    marks::on_gone(inode);
+    if let Some(of) = inode.attachments() {
+        for_each(of, |to, id| to.gone(id));
+    }
+}
+
+/// Events from outside this kernel about an object were lost.
+pub fn lost_outside(of: &Attachments) {
+    for_each(of, |to, _| to.lost());
+}
+
+/// Calls `f` with each listener and its watch.
+fn for_each(of: &Attachments, f: impl Fn(&dyn Listener, i32)) {
+    let Some(list) = of.get::<Watches>() else { return };
+    let all = list.0.lock().clone();
+    for w in all {
+        if let Some(to) = w.to.upgrade() {
+            f(&*to, w.id);
+        }
+    }
+}
+
+/// What happens to the object outside this kernel is reported.
+fn is_seen_outside(of: &Attachments) -> bool {
+    let Some(list) = of.get::<Watches>() else { return false };
+    let all = list.0.lock().clone();
+    all.iter().any(|w| w.outside.lock().is_some())
 }
 
 /// `unlinked`: the child that the event is about has no name any more, which some watches ignore.
@@ -213,19 +267,18 @@ pub fn on_unlinked(dentry: &Dentry) {
 }
 
 /// A dentry without a name is not used any more. When it was the object's last name, the object goes, and its watches
-/// with it.
-pub fn on_last_use(dentry: &Dentry) {
-    if idle(dentry) || dentry.inode.attr().is_ok_and(|a| a.nlink != 0) {
+/// with it. `fell`: others have taken the name away. They may have given the object another one.
+pub fn on_last_use(dentry: &Dentry, fell: bool) {
+    if idle(dentry) || fell && dentry.inode.attachments().is_some_and(is_seen_outside) {
+        return;
+    }
+    if dentry.inode.attr().is_ok_and(|a| a.nlink != 0) {
         return;
     }
     on_dentry(dentry, event::DELETE_SELF, 0, b"");
     marks::on_gone(&dentry.inode);
-    let Some(list) = dentry.inode.attachments().and_then(|a| a.get::<Watches>()) else { return };
-    let all = list.0.lock().clone();
-    for w in all {
-        if let Some(l) = w.to.upgrade() {
-            l.gone(w.id);
-        }
+    if let Some(of) = dentry.inode.attachments() {
+        for_each(of, |to, id| to.gone(id));
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) const RULES: &[Rule] = &[
         &[
             &[UNIX, Arg::Is(1, libc::SOCK_STREAM as u32 | FLAGS)],
             &[UNIX, Arg::Is(1, libc::SOCK_SEQPACKET as u32 | FLAGS)],
+            &[UNIX, Arg::Is(1, libc::SOCK_DGRAM as u32 | FLAGS)],
         ],
         "a connection to a Unix socket",
     ),

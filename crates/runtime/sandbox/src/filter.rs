@@ -271,6 +271,11 @@ const CHANGES: &[Rule] = &[
     allow(libc::SYS_unlinkat, "changes of a writable bind mount"),
     allow(libc::SYS_renameat2, "changes of a writable bind mount"),
     allow(libc::SYS_fchmod, "changes of a writable bind mount"),
+    allow_when(
+        libc::SYS_ioctl,
+        &[&[Arg::Is(1, hostsys::fs::FICLONERANGE as u32)]],
+        "files that share blocks, both in directories of the host",
+    ),
     allow(libc::SYS_fchmodat, "changes of a writable bind mount"),
     allow_when(
         hostsys::fs::FCHMODAT2,
@@ -288,8 +293,11 @@ const CHANGES: &[Rule] = &[
 const WATCHES: &[Rule] = &[
     allow_when(
         libc::SYS_fanotify_init,
-        &[&[Arg::Is(0, fanotify::INIT_FLAGS), Arg::Is(1, libc::O_RDONLY as u32)]],
-        "a group without privileges, for events of names",
+        &[
+            &[Arg::Is(0, fanotify::INIT_FLAGS), Arg::Is(1, libc::O_RDONLY as u32)],
+            &[Arg::Is(0, fanotify::REPORT_FLAGS), Arg::Is(1, libc::O_RDONLY as u32)],
+        ],
+        "groups without privileges, for events of names, and of what programs inside watch",
     ),
     allow_when(
         libc::SYS_fanotify_mark,
@@ -299,6 +307,12 @@ const WATCHES: &[Rule] = &[
             &[Arg::Is(1, fanotify::IGNORE_FLAGS[0]), Arg::IsLong(2, libc::FAN_MODIFY), Arg::IsLong(4, 0)],
             &[Arg::Is(1, fanotify::IGNORE_FLAGS[1]), Arg::IsLong(2, libc::FAN_MODIFY), Arg::IsLong(4, 0)],
             &[Arg::Is(1, libc::FAN_MARK_FLUSH), Arg::IsLong(2, 0), Arg::IsLong(4, 0)],
+            &[Arg::Is(1, libc::FAN_MARK_ADD), Arg::Bits(2, !fanotify::DIRECTORY_MASK, 0), Arg::IsLong(4, 0)],
+            &[
+                Arg::Is(1, libc::FAN_MARK_REMOVE),
+                Arg::Bits(2, !fanotify::DIRECTORY_MASK, 0),
+                Arg::IsLong(4, 0),
+            ],
         ],
         "marks of a descriptor, never of a path; never permission events, mounts or file systems",
     ),
@@ -311,11 +325,15 @@ const WATCHES: &[Rule] = &[
 ];
 
 /// Locks on files of directories that others outside use. All of them belong to descriptions that the sentry opened itself,
-/// and end with it; none of these calls is used in a way that waits.
+/// and end with it. Helping threads wait for locks; a signal ends the wait.
 const LOCKS: &[Rule] = &[
     allow_when(
         libc::SYS_fcntl,
-        &[&[Arg::Is(1, libc::F_OFD_SETLK as u32)], &[Arg::Is(1, libc::F_OFD_GETLK as u32)]],
+        &[
+            &[Arg::Is(1, libc::F_OFD_SETLK as u32)],
+            &[Arg::Is(1, libc::F_OFD_SETLKW as u32)],
+            &[Arg::Is(1, libc::F_OFD_GETLK as u32)],
+        ],
         "record locks on files of a bind mount",
     ),
     allow_when(
@@ -324,6 +342,8 @@ const LOCKS: &[Rule] = &[
             &[Arg::Is(1, (libc::LOCK_SH | libc::LOCK_NB) as u32)],
             &[Arg::Is(1, (libc::LOCK_EX | libc::LOCK_NB) as u32)],
             &[Arg::Is(1, (libc::LOCK_UN | libc::LOCK_NB) as u32)],
+            &[Arg::Is(1, libc::LOCK_SH as u32)],
+            &[Arg::Is(1, libc::LOCK_EX as u32)],
         ],
         "flock(2) on files of a bind mount",
     ),
@@ -492,6 +512,11 @@ mod tests {
         };
         assert!(mark(libc::FAN_MARK_ADD, fanotify::MASK, 0) && mark(libc::FAN_MARK_FLUSH, 0, 0));
         assert!(mark(libc::FAN_MARK_ADD, fanotify::NAMES_MASK, 0));
+        for flags in [libc::FAN_MARK_ADD, libc::FAN_MARK_REMOVE] {
+            let all = fanotify::DIRECTORY_MASK;
+            assert!(mark(flags, all, 0) && mark(flags, fanotify::OBJECT_MASK, 0));
+            assert!(!mark(flags, all | libc::FAN_ACCESS_PERM, 0) && !mark(flags, all, 0x1000));
+        }
         for flags in fanotify::IGNORE_FLAGS {
             assert!(mark(flags, libc::FAN_MODIFY, 0) && !mark(flags, fanotify::MASK, 0));
         }
@@ -500,21 +525,24 @@ mod tests {
         assert!(!mark(libc::FAN_MARK_ADD, fanotify::MASK | libc::FAN_OPEN_PERM, 0));
         let init = |flags| allows(&shared, libc::SYS_fanotify_init, [u64::from(flags), 0, 0]);
         assert!(init(fanotify::INIT_FLAGS) && !init(fanotify::INIT_FLAGS | libc::FAN_CLASS_CONTENT));
+        assert!(init(fanotify::REPORT_FLAGS) && !init(fanotify::REPORT_FLAGS | libc::FAN_UNLIMITED_QUEUE));
         for rule in WATCHES.iter().filter(|rule| rule.call != libc::SYS_fstatfs) {
             assert!(!allows(&needs(false, false), rule.call, [0, 0, 0]));
         }
     }
 
     #[test]
-    fn files_are_locked_without_waiting_where_others_use_them() {
+    fn files_are_locked_where_others_use_them() {
         for shares in [false, true] {
             let needs = needs(shares, false);
             let fcntl = |cmd: i32| allows(&needs, libc::SYS_fcntl, [5, cmd as u64, 0]);
             assert_eq!((fcntl(libc::F_OFD_SETLK), fcntl(libc::F_OFD_GETLK)), (shares, shares));
-            assert!(!fcntl(libc::F_OFD_SETLKW) && !fcntl(libc::F_SETLK) && !fcntl(libc::F_SETLEASE));
+            assert_eq!(fcntl(libc::F_OFD_SETLKW), shares);
+            assert!(!fcntl(libc::F_SETLKW) && !fcntl(libc::F_SETLK) && !fcntl(libc::F_SETLEASE));
             let flock = |op: i32| allows(&needs, libc::SYS_flock, [5, op as u64, 0]);
-            assert_eq!(flock(libc::LOCK_EX | libc::LOCK_NB), shares);
-            assert!(!flock(libc::LOCK_EX));
+            assert_eq!((flock(libc::LOCK_EX | libc::LOCK_NB), flock(libc::LOCK_EX)), (shares, shares));
+            // LOCK_MAND
+            assert!(!flock(32));
         }
     }
 

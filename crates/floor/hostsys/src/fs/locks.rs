@@ -1,5 +1,5 @@
-//! Locks on host files: ranges that belong to an open file description, and flock(2). None of these calls waits for a
-//! holder.
+//! Locks on host files: ranges that belong to an open file description, and flock(2). Only [`wait_for_range`] and
+//! [`wait_for_file`] wait for a holder; a signal ends the wait.
 
 use super::err;
 use crate::check;
@@ -82,4 +82,20 @@ pub fn lock_file(fd: impl AsFd, lock: Option<HostLock>) -> Result<()> {
         Some(HostLock::Exclusive) => FlockOperation::NonBlockingLockExclusive,
     };
     rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, op)).map_err(err)
+}
+
+/// F_OFD_SETLKW: waits until the description behind `fd` has `lock` on `start..=end`. EINTR after a signal.
+pub fn wait_for_range(fd: impl AsFd, lock: HostLock, start: u64, end: u64) -> Result<()> {
+    let l = flock_of(Some(lock), start, end)?;
+    // SAFETY: the host reads a local structure of the type that the command takes.
+    check(unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLKW, &l) }.into()).map(drop)
+}
+
+/// flock(2): waits until the description behind `fd` has `lock`. EINTR after a signal.
+pub fn wait_for_file(fd: impl AsFd, lock: HostLock) -> Result<()> {
+    let op = match lock {
+        HostLock::Shared => FlockOperation::LockShared,
+        HostLock::Exclusive => FlockOperation::LockExclusive,
+    };
+    rustix::fs::flock(fd, op).map_err(err)
 }

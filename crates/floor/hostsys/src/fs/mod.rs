@@ -182,6 +182,13 @@ pub fn create_at(dir: impl AsFd, name: &[u8], access: Access, mode: u32) -> Resu
         .map_err(err)
 }
 
+/// Makes a regular file without a name in `dir` (O_TMPFILE), open for reading and writing. EOPNOTSUPP where the file system
+/// cannot.
+pub fn create_unnamed(dir: impl AsFd, mode: u32) -> Result<OwnedFd> {
+    let flags = Access::ReadWrite.flags() | rfs::OFlags::TMPFILE;
+    rfs::openat2(dir, c".", flags, rfs::Mode::from_raw_mode(mode & 0o7777), beneath()).map_err(err)
+}
+
 /// pread(2), repeated when interrupted.
 pub fn pread(fd: impl AsFd, buf: &mut [u8], off: u64) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::pread(&fd, &mut *buf, off)).map_err(err)
@@ -245,6 +252,19 @@ pub fn allocate(fd: impl AsFd, mode: i32, off: u64, len: u64) -> Result<()> {
     let mode = rfs::FallocateFlags::from_bits_retain(mode as u32);
     rfs::fallocate(fd, mode, off, len).map_err(err)
 }
+
+/// FICLONERANGE: `to` shares the blocks of `from`, `len` bytes of it, or up to its end with 0.
+pub fn clone_range(to: impl AsFd, at: u64, from: impl AsFd, off: u64, len: u64) -> Result<()> {
+    let from = i64::from(from.as_fd().as_raw_fd()) as u64;
+    // struct file_clone_range
+    let range: [u64; 4] = [from, off, len, at];
+    // SAFETY: the host reads a local structure of the type that the request takes.
+    crate::check(unsafe { libc::ioctl(to.as_fd().as_raw_fd(), FICLONERANGE, range.as_ptr()) }.into())
+        .map(drop)
+}
+
+/// The request of [`clone_range`].
+pub const FICLONERANGE: libc::c_ulong = 0x4020_940d;
 
 /// lseek(2) with SEEK_DATA (`true`) or SEEK_HOLE.
 pub fn seek_data_hole(fd: impl AsFd, off: u64, data: bool) -> Result<u64> {

@@ -41,6 +41,11 @@ pub fn link_at(old_dir: impl AsFd, old: &[u8], dir: impl AsFd, name: &[u8]) -> R
     rfs::linkat(old_dir, component(old)?, dir, component(name)?, rfs::AtFlags::empty()).map_err(err)
 }
 
+/// Gives an open file its first name. ENOENT before Linux 6.10 without CAP_DAC_READ_SEARCH.
+pub fn link_open(file: impl AsFd, dir: impl AsFd, name: &[u8]) -> Result<()> {
+    rfs::linkat(file, c"", dir, component(name)?, rfs::AtFlags::EMPTY_PATH).map_err(err)
+}
+
 /// unlinkat(2); `directory` as AT_REMOVEDIR.
 pub fn unlink_at(dir: impl AsFd, name: &[u8], directory: bool) -> Result<()> {
     let f = if directory { rfs::AtFlags::REMOVEDIR } else { rfs::AtFlags::empty() };

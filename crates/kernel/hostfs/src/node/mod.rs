@@ -15,12 +15,12 @@ mod standing;
 mod views;
 
 pub(crate) use self::names::{Change, Listings};
-pub(crate) use self::standing::Quiet;
+pub(crate) use self::standing::{ChangeCounts, Quiet};
 pub(crate) use self::views::Views;
 
 use self::acls::Acls;
 use self::names::Names;
-use self::standing::{ChangeCounts, Standing, Watching, is_told};
+use self::standing::{Standing, Watching, is_told};
 use self::views::View;
 use crate::fd_cache::FdCache;
 use crate::files::Attached;
@@ -71,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) names: Names,
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
+    /// Of a file that never had a name: what it was made with.
+    pub unnamed: Mutex<Option<Arc<OwnedFd>>>,
     /// Of a symbolic link: where it leads.
     pub target: Mutex<Option<Vec<u8>>>,
     attachments: OnceLock<Arc<Attached>>,
@@ -102,6 +104,7 @@ impl Node {
             acls: Acls::default(),
             names: Names::default(),
             held: Mutex::new(Weak::new()),
+            unnamed: Mutex::default(),
             target: Mutex::default(),
             attachments: OnceLock::new(),
             view: View::default(),
@@ -157,6 +160,25 @@ impl Node {
             self.fs.home.attached((self.key.0, self.key.1, self.kind), object)
         });
         attached.list()
+    }
+
+    /// The node of a file without a name in a directory, open for reading and writing.
+    pub fn unnamed(dir: &Arc<Node>, attr: Attr, fd: OwnedFd) -> Arc<Node> {
+        // No object has this name as long as the file is there, unless a program gives it to another one.
+        let name = format!("#{}", attr.ino);
+        let node = Node::new(&dir.fs, Some(dir.clone()), name.as_bytes(), attr, None);
+        let fd = Arc::new(fd);
+        *node.held.lock() = Arc::downgrade(&fd);
+        *node.unnamed.lock() = Some(fd);
+        dir.fs.nodes.write().insert(node.key, Arc::downgrade(&node));
+        node
+    }
+
+    /// It has got its first name.
+    pub fn named(&self, dir: &Arc<Node>, name: &[u8]) {
+        self.moved(dir, name);
+        let old = self.unnamed.lock().take();
+        drop(old);
     }
 
     /// Keeps the descriptor that the file was made with for its first user, which mostly is the maker.
@@ -400,6 +422,13 @@ impl Node {
         if self.fs.keeps_warm() {
             self.fs.home.warm.put(self.id, fd);
         }
+    }
+
+    /// Closes descriptors that are only kept for later use.
+    pub fn let_go(&self) {
+        self.fds().remove(self.id);
+        self.fs.home.warm.remove(self.id);
+        drop(self.take_made());
     }
 
     /// A read-only descriptor of a regular file in an exclusive tree, cached.

@@ -232,9 +232,13 @@ impl Transfer for UnixSocket {
         self.outside.get().is_none()
     }
     fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+        let addressed = self.sock.kind == libc::SOCK_DGRAM && req.addr.is_some();
         match self.outside.get() {
-            Some(outside) => outside.send(cx, req, self.sock.kind != libc::SOCK_STREAM),
-            None => send::send(&self.sock, cx, names, req),
+            Some(outside) if !addressed => outside.send(cx, req, self.sock.kind != libc::SOCK_STREAM),
+            _ => match send::send(&self.sock, cx, names, req) {
+                Err(e @ Errno::ECONNREFUSED) if addressed => outside::send_to(self, cx, names, req, e),
+                done => done,
+            },
         }
     }
     fn send_room(&self) -> Option<usize> {

@@ -56,6 +56,53 @@ impl Outside {
     }
 }
 
+/// The host's socket of a name, connected. EAGAIN where it has no room; then the socket's queue is notified after a while.
+fn reach(
+    socket: &UnixSocket,
+    cx: &dyn Caller,
+    names: &dyn Names,
+    addr: &[u8],
+    refused: Errno,
+) -> Result<(Arc<dyn OutsideSocket>, Addr)> {
+    let name = Addr::parse(addr)?;
+    let Addr::Path(path) = &name else { return Err(refused) };
+    let sock = &socket.sock;
+    let inode = names.find(cx, path)?;
+    match inode.connect_outside(cx, sock.kind, &sock.queue).ok_or(refused)? {
+        Err(Errno::EAGAIN) => {
+            try_later(socket, cx);
+            Err(Errno::EAGAIN)
+        }
+        host => Ok((host?, name)),
+    }
+}
+
+fn try_later(socket: &UnixSocket, cx: &dyn Caller) {
+    let queue = socket.sock.queue.clone();
+    let again = move || queue.notify(Events::WRITABLE);
+    let timer = cx.resources().timers.schedule_after(LATER, again);
+    drop(socket.again.lock().replace(timer));
+}
+
+/// Sends a datagram to the name of a socket that is not of this kernel; see [`connect`].
+pub(super) fn send_to(
+    socket: &UnixSocket,
+    cx: &dyn Caller,
+    names: &dyn Names,
+    req: &SendRequest<'_>,
+    refused: Errno,
+) -> Result<usize> {
+    if !req.control.rights.is_empty() || req.control.cred.is_some() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let (host, _) = reach(socket, cx, names, req.addr.ok_or(refused)?, refused)?;
+    host.send(req.data).inspect_err(|e| {
+        if *e == Errno::EAGAIN {
+            try_later(socket, cx);
+        }
+    })
+}
+
 /// connect(2) to the name of a socket that is not of this kernel. `refused` is the answer when it is not of the host
 /// either.
 pub(super) fn connect(
@@ -65,23 +112,8 @@ pub(super) fn connect(
     addr: &[u8],
     refused: Errno,
 ) -> Result<()> {
-    let name = Addr::parse(addr)?;
-    let Addr::Path(path) = &name else { return Err(refused) };
     let sock = &socket.sock;
-    if !sock.connected_kind() {
-        return Err(refused);
-    }
-    let inode = names.find(cx, path)?;
-    let host = match inode.connect_outside(cx, sock.kind, &sock.queue).ok_or(refused)? {
-        Err(Errno::EAGAIN) => {
-            let queue = sock.queue.clone();
-            let again = move || queue.notify(Events::WRITABLE);
-            let timer = cx.resources().timers.schedule_after(LATER, again);
-            drop(socket.again.lock().replace(timer));
-            return Err(Errno::EAGAIN);
-        }
-        host => host?,
-    };
+    let (host, name) = reach(socket, cx, names, addr, refused)?;
     let refused = match sock.state.lock().phase {
         Phase::Established => Some(Errno::EISCONN),
         Phase::Listening => Some(Errno::EINVAL),

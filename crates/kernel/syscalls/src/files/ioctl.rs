@@ -56,6 +56,31 @@ fn kind_name(file: &OpenFile) -> &'static str {
     }
 }
 
+/// FICLONERANGE: source, offset, length and destination of a `struct file_clone_range`.
+fn clone_range(c: &mut Current, to: &Arc<OpenFile>, [from, off, len, at]: [u64; 4]) -> SysResult {
+    let from = real_file(c, Fd(from as i32))?;
+    let mount = |file: &OpenFile| file.path.as_ref().map(|path| Arc::as_ptr(&path.mount.sb));
+    if mount(&from) != mount(to) {
+        return Err(Errno::EXDEV.into());
+    }
+    for file in [&from, to] {
+        match file_kind(file) {
+            S_IFREG => {}
+            abi::stat::S_IFDIR => return Err(Errno::EISDIR.into()),
+            _ => return Err(Errno::EINVAL.into()),
+        }
+    }
+    if !from.readable() || !to.writable() || to.flags() & libc::O_APPEND != 0 {
+        return Err(Errno::EBADF.into());
+    }
+    vfs::policing::decide_io(c, policy::Kind::FileRead, &from)?;
+    vfs::policing::decide_io(c, policy::Kind::FileWrite, to)?;
+    let ops = to.ops.as_storage().ok_or(Errno::EOPNOTSUPP)?;
+    ops.clone_range(c, &from, off, len, at)?;
+    vfs::notify::by_file(c, to, vfs::notify::event::MODIFY);
+    Ok(0)
+}
+
 fn request(c: &mut Current, fd: Fd, f: &Arc<OpenFile>, cmd: u32, arg: u64) -> SysResult {
     match cmd {
         FIOCLEX => c.fd_table().set_cloexec(fd.0, true)?,
@@ -90,8 +115,15 @@ fn request(c: &mut Current, fd: Fd, f: &Arc<OpenFile>, cmd: u32, arg: u64) -> Sy
             }
             c.write_value(arg, &size)?;
         }
-        // No file system here shares blocks or knows where they are.
-        FICLONE | FICLONERANGE | FIDEDUPERANGE | FS_IOC_FIEMAP if file_kind(f) == S_IFREG => {
+        FICLONE | FICLONERANGE if !f.denies_ioctl() => {
+            let range = match cmd {
+                FICLONE => [arg, 0, 0, 0],
+                _ => c.read_value(arg)?,
+            };
+            clone_range(c, f, range)?;
+        }
+        // No file system here shows where blocks are, or shares those of equal data.
+        FIDEDUPERANGE | FS_IOC_FIEMAP if file_kind(f) == S_IFREG => {
             return Err(Errno::EOPNOTSUPP.into());
         }
         // Descriptors of another table, which no file can reach.

@@ -197,6 +197,11 @@ pub trait StorageOps {
     ) -> Option<Result<usize>> {
         None
     }
+    /// FICLONERANGE: this file, which is open for writing, shares the blocks of another one, `len` bytes from `off` on, from
+    /// `at` on.
+    fn clone_range(&self, _cx: &dyn Caller, _from: &OpenFile, _off: u64, _len: u64, _at: u64) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
     /// A write takes the set-user-ID and set-group-ID bits from the file by itself, so the caller need not look up the mode.
     fn write_drops_set_id(&self) -> bool {
         false
@@ -209,6 +214,10 @@ pub trait StorageOps {
     /// on doing so after `file` has been closed. `None` for a file of this kernel alone.
     fn lock_file(&self, _file: &OpenFile) -> Result<Option<LockFile>> {
         Ok(None)
+    }
+    /// A host description of its own for a lock of `file` that a thread waits for. `None` where there is none.
+    fn lock_file_anew(&self, _file: &OpenFile) -> Option<LockFile> {
+        None
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Inode, InodeRef, NewNode};
 use crate::file::{Caller, FileOps, OpenFile};
 use crate::mount::Path;
+use crate::notify::OutsideWatch;
 use abi::stat::{Attr, StatFs};
 use abi::{Errno, Result};
 use caller::Outcome;
@@ -129,6 +130,11 @@ pub trait Confirming {
     fn passed(&self) {}
     /// The caller made or removed one of its names: attributes known of it may not hold any more.
     fn changed(&self) {}
+    /// Has what others do to the object, or to names in it, reported to its watches (`notify::from_outside`) from now on;
+    /// `mask`: IN_*. `None` where that cannot be.
+    fn watch_outside(&self, _mask: u32) -> Option<OutsideWatch> {
+        None
+    }
     /// The caller moved it to this name.
     fn renamed(&self, _dir: &InodeRef, _name: &[u8]) {}
 }
@@ -224,8 +230,7 @@ pub trait SpecialInode {
     fn open_outside(&self, _cx: &dyn Caller, _flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
         None
     }
-    /// Connects to a socket (SOCK_STREAM, SOCK_SEQPACKET) with its other side outside this kernel; `queue` receives its
-    /// readiness. EACCES for a caller that may not. `None` for all others.
+    /// Connects to a socket with its other side outside this kernel; `queue` receives its readiness. EACCES for a caller that may not. `None` for all others.
     fn connect_outside(
         &self,
         _cx: &dyn Caller,
