@@ -118,7 +118,6 @@ fn prepare(
         Some(linux) => namespaces::namespaces(linux, member, by_network, &mut warnings)?,
         None => Namespaces::default(),
     };
-    let network = if member || linux.is_none() { options.network } else { network(options, &namespaces)? };
     let id_maps = linux.map(|linux| namespaces::id_maps(linux, &namespaces)).transpose()?.flatten();
     unsupported::check(spec, &namespaces, &mut warnings)?;
     let version = spec.version();
@@ -148,6 +147,7 @@ fn prepare(
         trees.extend(layers);
     }
     let sysctl = linux.map(|linux| sysctl::translate(linux, &namespaces)).transpose()?.unwrap_or_default();
+    let network = if member || linux.is_none() { options.network } else { network(options, &namespaces)? };
     let seccomp = linux.and_then(|l| l.seccomp().as_ref());
     if options.without_seccomp && seccomp.is_some() {
         warnings
