@@ -85,8 +85,7 @@ struct Marked {
 /// The group, and what ends its thread.
 struct Running {
     group: Arc<Reports>,
-    /// The thread has it, too: the host forgets a bell that is closed before the thread has heard it.
-    end: Arc<Bell>,
+    end: Bell,
 }
 
 #[derive(Default)]
@@ -123,17 +122,15 @@ impl Outside {
     pub fn observe(self: &Arc<Outside>, node: &Object, mask: u32) -> Option<Observer> {
         let wanted = host_mask(mask, node.is_dir());
         let add = || {
-            let parent = match node.place() {
-                Some((parent, name)) if node.is_dir() => {
-                    let observer = self.add(&parent, libc::FAN_DELETE | libc::FAN_ONDIR | RENAME, None)?;
-                    let place = (parent.key(), Box::from(&*name));
-                    let old = self.state.lock().places.insert(place, Arc::downgrade(node));
-                    drop(old);
-                    Some(Box::new(observer))
-                }
-                _ => None,
+            let Some((dir, name)) = node.place().filter(|_| node.is_dir()) else {
+                return self.add(node, wanted, None);
             };
-            self.add(node, wanted, parent)
+            let parent = self.add(&dir, libc::FAN_DELETE | libc::FAN_ONDIR | RENAME, None)?;
+            let observer = self.add(node, wanted, Some(Box::new(parent)))?;
+            let place = (dir.key(), Box::from(&*name));
+            let old = self.state.lock().places.insert(place, Arc::downgrade(node));
+            drop(old);
+            Ok(observer)
         };
         add().inspect_err(|e| log::warn!("changes by the host are not reported to a watch: {e}")).ok()
     }
@@ -172,13 +169,12 @@ impl Outside {
     fn start(self: &Arc<Outside>) -> Result<Running> {
         let group = Arc::new(Reports::new()?);
         let readiness = Readiness::new()?;
-        let end = Arc::new(readiness.bell(END)?);
+        let end = readiness.bell(END)?;
         readiness.add(&*group, GROUP)?;
-        let (outside, reports, heard) = (self.clone(), group.clone(), end.clone());
+        let (outside, reports) = (self.clone(), group.clone());
         std::thread::Builder::new().name("host-watch".into()).spawn(move || {
             hostsys::cpu::roam();
             outside.run(&readiness, &reports);
-            drop(heard);
         })?;
         Ok(Running { group, end })
     }
@@ -364,6 +360,8 @@ fn host_mask(mask: u32, dir: bool) -> u64 {
 
 impl Drop for Observer {
     fn drop(&mut self) {
+        let in_dir = |node: &Object| node.place().map(|(dir, name)| (dir.key(), Box::from(&*name)));
+        let place = self.node.is_dir().then(|| in_dir(&self.node));
         let (left, running) = {
             let mut state = self.outside.state.lock();
             let Some(marked) = state.marked.get_mut(&self.handle) else { return };
@@ -374,6 +372,9 @@ impl Drop for Observer {
             let left = !marked.nodes.is_empty();
             if !left {
                 state.marked.remove(&self.handle);
+                if let Some(place) = place {
+                    self.leave(place, &mut state);
+                }
             }
             let ended = state.marked.is_empty();
             if ended {
@@ -391,13 +392,17 @@ impl Drop for Observer {
 }
 
 impl Observer {
+    /// The directory is not watched any more: nothing leads to it by its name, which was `place` last.
+    fn leave(&self, place: Option<Place>, state: &mut State) {
+        let known = place.and_then(|place| state.places.remove(&place));
+        if known.is_none_or(|known| !is_same(&known, &self.node)) {
+            // It has been moved, or removed.
+            state.places.retain(|_, known| !is_same(known, &self.node));
+        }
+    }
+
     /// Takes the mark back. One of an object that has moved out of reach stays, and what it reports is known to none.
     fn forget(&self, fd: &OwnedFd) {
-        if self.node.is_dir()
-            && let Some((parent, name)) = self.node.place()
-        {
-            self.outside.state.lock().places.remove(&(parent.key(), Box::from(&*name)));
-        }
         let state = self.outside.state.lock();
         let all = if self.node.is_dir() { DIRECTORY_MASK } else { OBJECT_MASK };
         if let (Some(running), false) = (&state.running, state.marked.contains_key(&self.handle))

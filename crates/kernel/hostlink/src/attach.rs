@@ -53,8 +53,8 @@ enum NameServer {
     Absent(OwnedFd),
     /// It is reached from inside for as long as this is kept.
     Used { _names: Names },
-    /// It cannot be used.
-    Given,
+    /// It cannot be reached.
+    Unreachable,
 }
 
 impl Links {
@@ -112,7 +112,7 @@ impl Links {
 
     /// Serves the namespace's name server inside once there is one.
     fn look_for_names(&mut self, (stack, clock): &To<'_>) {
-        let server = match mem::replace(&mut self.names, NameServer::Given) {
+        let server = match mem::replace(&mut self.names, NameServer::Unreachable) {
             NameServer::Absent(server) if names::answers(&server) => server,
             names => {
                 self.names = names;

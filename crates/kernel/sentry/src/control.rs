@@ -118,8 +118,10 @@ impl Control {
 
 impl Running for Control {
     fn start(&self) -> Result<(), StartError> {
-        // Programs find the network as it is now, though the thread that follows it is not there yet.
-        crate::links::follow(&self.kernel, &self.pod);
+        if self.container.index() == 0 {
+            // Programs find the network as it is now, though the thread that follows it may not have heard yet.
+            crate::links::follow(&self.kernel, &self.pod);
+        }
         self.first.start()
     }
 

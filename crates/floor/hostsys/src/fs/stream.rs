@@ -9,7 +9,7 @@ use abi::{Errno, Result};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// poll(2) of one descriptor without waiting: the events of `mask` that hold, with ERR and HUP.
 pub fn poll_now(fd: impl AsFd, mask: u32) -> u32 {
@@ -136,7 +136,7 @@ pub fn tty_ioctl(fd: BorrowedFd<'_>, cmd: u32, data: &mut [u8], value: u64) -> R
 pub struct Readiness {
     epoll: OwnedFd,
     /// The events of its bells: one that is closed right after it was rung must be seen all the same.
-    bells: Mutex<Vec<OwnedFd>>,
+    bells: Mutex<Vec<Arc<OwnedFd>>>,
 }
 
 impl Readiness {
@@ -164,23 +164,23 @@ impl Readiness {
 
     /// An event of `token` for [`Bell::ring`].
     pub fn bell(&self, token: u64) -> Result<Bell> {
-        use rustix::event::{EventfdFlags, epoll, eventfd};
-        let bell = Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(err)?);
+        use rustix::event::epoll;
         // An eventfd is always writable: that would be an event at once.
-        let data = epoll::EventData::new_u64(token);
-        epoll::add(&self.epoll, &bell.0, data, epoll::EventFlags::IN).map_err(err)?;
-        let kept = bell.0.try_clone()?;
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-        Ok(bell)
+        self.bell_of(token, epoll::EventFlags::IN)
     }
 
     /// A bell of which each ring is one event, with nothing to take back.
     pub fn pulse(&self, token: u64) -> Result<Bell> {
+        use rustix::event::epoll::EventFlags;
+        self.bell_of(token, EventFlags::IN | EventFlags::ET)
+    }
+
+    fn bell_of(&self, token: u64, flags: rustix::event::epoll::EventFlags) -> Result<Bell> {
         use rustix::event::{EventfdFlags, epoll, eventfd};
-        let bell = Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(err)?);
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, &bell.0, epoll::EventData::new_u64(token), flags).map_err(err)?;
-        Ok(bell)
+        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(err)?);
+        epoll::add(&self.epoll, &event, epoll::EventData::new_u64(token), flags).map_err(err)?;
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+        Ok(Bell(event))
     }
 
     /// Waits for events; gives (token, poll events) pairs.
@@ -195,7 +195,7 @@ impl Readiness {
 }
 
 /// Wakes the thread in [`Readiness::wait`].
-pub struct Bell(OwnedFd);
+pub struct Bell(Arc<OwnedFd>);
 
 impl Bell {
     /// Has it return with the bell's token.
