@@ -26,7 +26,8 @@ COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "-s", "/bin"]
 FILE
 docker build -q -t image /tmp/image
-docker run -d --name counting image sh -c 'i=0; while :; do i=$((i+1)); echo $i > /n; sleep 0.05; done'
+docker run -d --name counting image sh -c 'i=0; while :; do i=$((i+1)); echo $i > /m; mv /m /n; sleep 0.05; done'
+until docker exec counting test -e /n; do sleep 0.1; done 2> /dev/null
 echo started
 while :; do
     if [ -e /ctl/ask ]; then
