@@ -4,15 +4,21 @@
 //! The container's manager (Docker's hooks, CNI plugins, Podman's netavark) makes interfaces, addresses and routes in
 //! the namespace of the container's processes, before the container starts and later.
 //!
-//! Key types: [`Rtnetlink`], [`Handles`]. The command line calls [`take_over`]; the kernel inside has the handles from then on.
+//! Key types: [`Rtnetlink`], [`Listeners`], [`Handles`]. The command line calls [`take_over`]; the kernel inside has the handles from then on.
 
 #![forbid(unsafe_code)]
 
+mod inward;
+mod listeners;
+mod netlink;
 mod parse;
 mod rtnetlink;
+mod rules;
 mod takeover;
 mod watch;
 
+pub use inward::{HOST_SIDE, HOST_SIDE_V6};
+pub use listeners::Listeners;
 pub use rtnetlink::Rtnetlink;
 pub use takeover::{Handles, SPARES, take_over};
 pub use watch::drain;

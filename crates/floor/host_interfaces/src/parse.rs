@@ -12,6 +12,9 @@ pub(crate) const RTMSG: usize = 12;
 pub(crate) const NDMSG: usize = 12;
 pub(crate) const RULE: usize = 12;
 
+/// The number of the interface that leads inside. No interface gets it by itself, so the others have the numbers that they would
+/// have without it.
+pub(crate) const INWARD: u32 = 0x5246_0001;
 /// ARPHRD_LOOPBACK.
 const LOOPBACK: u16 = 772;
 
@@ -48,7 +51,7 @@ pub(crate) fn number(attributes: &[u8], kind: u16) -> Option<u32> {
     word(find(attributes, kind)?, 0)
 }
 
-/// The interface of RTM_NEWLINK, unless it is a loopback interface.
+/// The interface of RTM_NEWLINK, unless it is a loopback interface or the way inward.
 fn interface(message: &[u8]) -> Option<Interface> {
     let header: &[u8; IFINFO] = fixed(message)?;
     let attributes = list_of(message, IFINFO);
@@ -62,7 +65,8 @@ fn interface(message: &[u8]) -> Option<Interface> {
         address: find(attributes, libc::IFLA_ADDRESS).unwrap_or_default().to_vec(),
         addresses: Vec::new(),
     };
-    (interface.index > 1 && interface.kind != LOOPBACK).then_some(interface)
+    let inward = interface.index == INWARD;
+    (interface.index > 1 && interface.kind != LOOPBACK && !inward).then_some(interface)
 }
 
 /// The interface, the address and the prefix's length of RTM_NEWADDR.
@@ -110,7 +114,8 @@ fn neighbour(message: &[u8]) -> Option<Neighbour> {
     (state & libc::NUD_PERMANENT != 0).then_some(found)
 }
 
-fn ip(bytes: &[u8]) -> Option<IpAddr> {
+/// An address of IPv4 or IPv6.
+pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }

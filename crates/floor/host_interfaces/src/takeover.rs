@@ -1,14 +1,17 @@
 //! Taking a namespace's interfaces over for the stack inside.
 //!
-//! The container's manager shows and checks the addresses in the namespace (`ip addr`, `docker inspect`), so they stay. A rule
-//! of the routing policy (ip-rule(8)) has the host's stack treat only packets of its own loopback interface as packets for
-//! itself. With forwarding off, it silently drops what arrives by other interfaces, whatever addresses they have or will get,
-//! and answers no ARP request. IPv6 groups stay its own, so that it listens to routers and gets addresses from them. For IPv6
-//! addresses it still answers with their hardware address, which is the right one.
+//! The container's manager shows and checks the addresses in the namespace (`ip addr`, `docker inspect`), so they stay. Rules
+//! of the routing policy (ip-rule(8)) have the host's stack treat only packets of its own loopback interface, or of the TUN
+//! interface that leads inside ([`inward`]), as packets for itself. With forwarding off, it silently drops what arrives by other
+//! interfaces, whatever addresses they have or will get, and answers no ARP request. IPv6 groups stay its own, so that it listens
+//! to routers and gets addresses from them. For IPv6 addresses it still answers with their hardware address, which is the right one.
 
-use crate::parse::{IFINFO, RULE, fixed, number};
-use crate::{Rtnetlink, watch, within};
-use netlink_wire::{Message, find, list_of};
+use crate::inward::{self, HOST_SIDE};
+use crate::parse::IFINFO;
+use crate::rules::{Packets, look_up_own_addresses};
+use crate::{Listeners, Rtnetlink, watch, within};
+use netlink_wire::Message;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily as Family, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with,
@@ -23,15 +26,6 @@ use std::time::{Duration, Instant};
 
 /// Docker's name server. Its port is another one, to which rules of the packet filter lead.
 const NAME_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 11), 53);
-/// RT_TABLE_LOCAL.
-const LOCAL: u32 = 255;
-/// FR_ACT_TO_TBL.
-const TO_TABLE: u8 = 1;
-/// FRA_*.
-const FRA_DST: u16 = 1;
-const FRA_IIFNAME: u16 = 3;
-const FRA_PRIORITY: u16 = 6;
-const FRA_TABLE: u16 = 15;
 /// Packet sockets for interfaces that come later. Closing one takes a grace period of the host's kernel.
 pub const SPARES: usize = 4;
 /// Interfaces that are used at most when a container is made.
@@ -47,37 +41,48 @@ pub struct Handles {
     pub mark: OwnedFd,
     /// A datagram socket connected to where Docker has its name server, whether or not there is one.
     pub name_server: OwnedFd,
+    /// Tells where that takes TCP connections.
+    pub listeners: Listeners,
     /// Packet sockets that are not bound: one for each Ethernet interface (of the first 64), and [`SPARES`] more.
     pub packet_sockets: Vec<OwnedFd>,
+    /// The file of a TUN interface: packets of the host's processes in the namespace, and to them. Without /dev/net/tun none.
+    pub tun: Option<OwnedFd>,
 }
 
 impl Handles {
     /// In the order in which they are sent.
     pub fn into_fds(self) -> Vec<OwnedFd> {
-        let first = [self.questions.into(), self.events, self.mark, self.name_server];
-        first.into_iter().chain(self.packet_sockets).collect()
+        let first = [self.questions.into(), self.events, self.mark, self.name_server, self.listeners.into()];
+        first.into_iter().chain(self.packet_sockets).chain(self.tun).collect()
     }
 
     /// As they were sent; `None` if some are missing.
-    pub fn from_fds(fds: Vec<OwnedFd>) -> Option<Handles> {
+    pub fn from_fds(mut fds: Vec<OwnedFd>) -> Option<Handles> {
+        // The others are sockets.
+        let is_tun = |fd: &mut OwnedFd| {
+            let stat = rustix::fs::fstat(&*fd);
+            stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
+        };
+        let tun = fds.pop_if(is_tun);
         let mut fds = fds.into_iter();
         let (questions, events) = (fds.next()?.into(), fds.next()?);
-        let (mark, name_server) = (fds.next()?, fds.next()?);
-        Some(Handles { questions, events, mark, name_server, packet_sockets: fds.collect() })
+        let (mark, name_server, listeners) = (fds.next()?, fds.next()?, fds.next()?.into());
+        let packet_sockets = fds.collect();
+        Some(Handles { questions, events, mark, name_server, listeners, packet_sockets, tun })
     }
 }
 
-/// Whether a namespace is the one that this process or the host's first one is in. Its stack serves others than the container.
+/// Whether a namespace is the one of the host's first process. Its stack serves others than the container.
 fn is_hosts_own(namespace: BorrowedFd<'_>) -> io::Result<bool> {
     let of = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
     let theirs = of(rustix::fs::fstat(namespace)?);
-    let known = ["/proc/self/ns/net", "/proc/1/ns/net"].map(|path| rustix::fs::stat(path).map(of));
-    Ok(known.contains(&Ok(theirs)))
+    Ok(rustix::fs::stat("/proc/1/ns/net").map(of) == Ok(theirs))
 }
 
 /// Takes over the namespace behind `namespace` for the sandbox of the process `pid`: what it has now, and the handles with which
 /// the kernel inside uses it and follows its changes. From now on the namespace's own stack leaves all interfaces but loopback alone,
-/// those that come later included. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over the namespace. Fails with `ErrorKind::AddrInUse` if
+/// those that come later included. The caller has made sure that it is not the one in which this process was started: it may be in
+/// the container's by now. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over the namespace. Fails with `ErrorKind::AddrInUse` if
 /// another sandbox has taken it over, and with `ErrorKind::ResourceBusy` if other programs serve or have connections there.
 pub fn take_over(namespace: BorrowedFd<'_>, pid: i32) -> io::Result<(Interfaces, Handles)> {
     if is_hosts_own(namespace)? {
@@ -85,17 +90,18 @@ pub fn take_over(namespace: BorrowedFd<'_>, pid: i32) -> io::Result<(Interfaces,
     }
     within(namespace, || {
         let questions = Rtnetlink::new()?;
-        let events = watch::events()?;
         loopback_up(&questions)?;
         let mark = mark(pid)?;
         refuse_others()?;
-        silence(&questions)?;
+        let tun = silence(&questions)?;
         // What changes from here on raises an event.
+        let events = watch::events()?;
         let interfaces = questions.interfaces()?;
         let ethernet = interfaces.links.iter().filter(|link| link.is_ethernet()).count();
         let open = || hostsys::packet::open().map_err(|e| io::Error::from_raw_os_error(e.raw()));
         let packet_sockets = (0..ethernet.min(MOST) + SPARES).map(|_| open()).collect::<io::Result<_>>()?;
-        let handles = Handles { questions, events, mark, name_server: name_server()?, packet_sockets };
+        let (name_server, listeners) = (name_server()?, Listeners::new()?);
+        let handles = Handles { questions, events, mark, name_server, listeners, packet_sockets, tun };
         Ok((interfaces, handles))
     })
 }
@@ -194,6 +200,8 @@ fn address(text: &str) -> Option<SocketAddr> {
 fn name_server() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(Family::INET, SocketType::DGRAM, flags, None)?;
+    // Answers to 127.0.0.1 would go inside.
+    bind(&socket, &SocketAddrV4::new(HOST_SIDE, 0))?;
     connect(&socket, &NAME_SERVER)?;
     Ok(socket)
 }
@@ -209,66 +217,44 @@ fn loopback_up(socket: &Rtnetlink) -> io::Result<()> {
     socket.request(Message::new(libc::RTM_NEWLINK, flags, 0, 0).fixed(&header))
 }
 
-/// Keeps the stack of the caller's namespace from answering for the addresses of interfaces other than loopback.
-fn silence(socket: &Rtnetlink) -> io::Result<()> {
+/// Keeps the stack of the caller's namespace from answering for the addresses of interfaces other than loopback, and leads what
+/// processes there send to the returned TUN interface. Without one they reach nothing.
+fn silence(socket: &Rtnetlink) -> io::Result<Option<OwnedFd>> {
     // Packets for other hosts must not be sent on.
     for file in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
         if std::fs::read_to_string(file).is_ok_and(|set| set.trim() != "0") {
             std::fs::write(file, "0")?;
         }
     }
-    let groups = Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).octets();
-    look_only_from_loopback(socket, libc::AF_INET, None)?;
-    match look_only_from_loopback(socket, libc::AF_INET6, Some(&groups)) {
+    let unreachable = |error: io::Error| {
+        log::debug!("processes of the host in the network namespace do not reach the sandbox: {error}");
+    };
+    let tun = inward::open(socket).map_err(unreachable).ok();
+    let (loopback, groups) = (Ipv4Addr::new(127, 0, 0, 0), Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0));
+    let own = Packets::by("lo");
+    let (v4, v6) = match tun {
+        Some(_) => {
+            let inward = Packets::by(inward::NAME);
+            let v4 = vec![own.clone().and_to(loopback, 8), inward.clone()];
+            (v4, vec![own.and_to(Ipv6Addr::LOCALHOST, 128), inward, Packets::to(groups, 8)])
+        }
+        None => (vec![own.clone()], vec![own, Packets::to(groups, 8)]),
+    };
+    look_up_own_addresses(socket, libc::AF_INET, &v4)?;
+    match look_up_own_addresses(socket, libc::AF_INET6, &v6) {
         // A host without IPv6.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => Ok(()),
-        result => result,
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {
+            return Err(error);
+        }
+        _ => {}
     }
-}
-
-/// Puts rules in the place of the one that has all packets looked up in the table of the host's own addresses. One looks up there
-/// what comes by or starts from the loopback interface, another what goes to `groups`, a network of eight bits.
-fn look_only_from_loopback(socket: &Rtnetlink, family: i32, groups: Option<&[u8]>) -> io::Result<()> {
-    let rules = socket.ask(libc::RTM_GETRULE, &family_header(family, 0))?;
-    // A namespace that was taken over before has none.
-    let Some(_) = rules.iter().find(|rule| is_general(rule, family)) else { return Ok(()) };
-    let message = |kind, flags: i32, header: [u8; RULE]| {
-        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
-        Message::new(kind, flags, 0, 0).fixed(&header).number(FRA_PRIORITY, 0).number(FRA_TABLE, LOCAL)
-    };
-    let add = |message: Message| match socket.request(message) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        result => result,
-    };
-    let new = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    add(message(libc::RTM_NEWRULE, new, family_header(family, 0)).text(FRA_IIFNAME, "lo"))?;
-    if let Some(groups) = groups {
-        add(message(libc::RTM_NEWRULE, new, family_header(family, 8)).attribute(FRA_DST, groups))?;
+    let led = tun.as_ref().map_or(Ok(()), |_| inward::lead(socket));
+    // The interface brings packets of hosts to which the table `main` has another way.
+    let reverse = "/proc/sys/net/ipv4/conf/all/rp_filter";
+    if std::fs::read_to_string(reverse).is_ok_and(|set| set.trim() != "0") {
+        std::fs::write(reverse, "0")?;
     }
-    // New ones come after those of the same priority, so this is the first that matches.
-    match socket.request(message(libc::RTM_DELRULE, 0, family_header(family, 0))) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        result => result,
-    }
-}
-
-/// `struct fib_rule_hdr` of a rule that leads to the table of own addresses, for destinations of so many bits.
-fn family_header(family: i32, bits: u8) -> [u8; RULE] {
-    let mut header = [0; RULE];
-    header[0] = family as u8;
-    header[1] = bits;
-    header[4] = LOCAL as u8;
-    header[7] = TO_TABLE;
-    header
-}
-
-/// Whether a rule has packets of all interfaces to all addresses looked up in the table of own addresses.
-fn is_general(rule: &[u8], family: i32) -> bool {
-    let Some(header) = fixed::<RULE>(rule) else { return false };
-    let attributes = list_of(rule, RULE);
-    let table = number(attributes, FRA_TABLE).unwrap_or(header[4].into());
-    let limited = [FRA_DST, FRA_IIFNAME].iter().any(|kind| find(attributes, *kind).is_some());
-    i32::from(header[0]) == family && table == LOCAL && header[7] == TO_TABLE && !limited
+    Ok(tun.filter(|_| led.map_err(unreachable).is_ok()))
 }
 
 #[cfg(test)]
@@ -316,23 +302,5 @@ mod tests {
         assert_eq!(used(&[mapped]), None);
         let any = "   0: 00000000000000000000000000000000:0016 0:0 0A 0";
         assert_eq!(used(&[any]), Some("[::]:22".parse().unwrap()));
-    }
-
-    #[test]
-    fn the_rule_that_is_replaced() {
-        let rule = |iif: Option<&str>, table: u8| {
-            let mut header = family_header(libc::AF_INET, 0);
-            header[4] = table;
-            let message = Message::new(libc::RTM_NEWRULE, 0, 0, 0).fixed(&header);
-            let message = match iif {
-                Some(name) => message.text(FRA_IIFNAME, name),
-                None => message,
-            };
-            message.done()
-        };
-        assert!(is_general(&rule(None, 255), libc::AF_INET));
-        assert!(!is_general(&rule(None, 255), libc::AF_INET6));
-        assert!(!is_general(&rule(None, 254), libc::AF_INET));
-        assert!(!is_general(&rule(Some("lo"), 255), libc::AF_INET));
     }
 }

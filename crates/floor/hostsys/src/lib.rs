@@ -29,6 +29,7 @@ pub mod ptrace;
 pub mod seccomp;
 pub mod signals;
 pub mod spawn;
+pub mod tun;
 pub mod view;
 
 use abi::{Errno, Result};

@@ -1,6 +1,7 @@
 //! Interfaces of the host in a stack: those that it begins with, and what changes about them later.
 
 use crate::device::HostLink;
+use crate::inward::Inward;
 use crate::names::{self, Names};
 use crate::pump::{Pump, REST};
 use crate::watch::Watch;
@@ -36,6 +37,8 @@ pub struct Links {
     /// Packet sockets that no interface uses.
     spares: Vec<Arc<OwnedFd>>,
     names: NameServer,
+    /// The way for processes of the host in the namespace.
+    inward: Option<Inward>,
     /// What the namespace had when it was read last.
     known: Interfaces,
     _watch: Watch,
@@ -73,6 +76,7 @@ impl Links {
             ports: BTreeMap::new(),
             spares: handles.packet_sockets.into_iter().map(Arc::new).collect(),
             names: NameServer::Absent(handles.name_server),
+            inward: handles.tun.map(|tun| Inward::start(to.0, to.1, tun, handles.listeners)).transpose()?,
             known: Interfaces::loopback(),
             _watch: Watch::start(handles.events, changed)?,
         };
@@ -120,7 +124,10 @@ impl Links {
             }
         };
         match Names::start(stack, *clock, server) {
-            Ok(names) => self.names = NameServer::Used { _names: names },
+            Ok(names) => {
+                self.names = NameServer::Used { _names: names };
+                self.inward.iter().for_each(Inward::serve_names);
+            }
             Err(error) => log::warn!("the container's name server {} is not reached: {error}", names::SERVER),
         }
     }

@@ -7,6 +7,7 @@
 //! virtio-net headers, so that large segments and partial checksums cross the host whole.
 //!
 //! The name server that Docker runs in a container's namespace is reached by a socket inside that has its address (`names`).
+//! Processes of the host in that namespace reach programs inside, and other hosts, through a TUN interface (`inward`).
 //!
 //! `forward` connects programs outside to ports inside, over pipes; `capture` writes the packets of a stack to a file.
 //!
@@ -20,6 +21,7 @@ mod attach;
 mod capture;
 mod device;
 mod forward;
+mod inward;
 mod names;
 mod pump;
 mod watch;

@@ -2,7 +2,7 @@
 //!
 //! That loopback interface is the host's, and not the one inside. So a socket inside has the server's address. It
 //! passes questions to the server over a host socket that is connected to it, each with a new number, and passes the
-//! answers back.
+//! answers back. TCP connections go there through [`crate::inward`].
 
 use hostsys::fs::{Bell, Readiness};
 use ktime::Clock;
@@ -11,13 +11,13 @@ use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify::{Events, Notify};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Where Docker's embedded server is.
-pub(crate) const SERVER: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 11)), 53);
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
+pub(crate) const PORT: u16 = 53;
 /// Tokens of what the thread waits for.
 const END: u64 = 0;
 const ASKED: u64 = 1;
@@ -65,7 +65,7 @@ impl Names {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(raw)?;
         let own = bell.try_clone()?;
         let socket = stack.datagram_socket(false, Protocol::Udp, Arc::new(Wake(bell)));
-        socket.bind(SERVER, true)?;
+        socket.bind(SocketAddr::new(SERVER.into(), PORT), true)?;
         let readiness = Readiness::new()?;
         let end = readiness.bell(END)?;
         readiness.add(&own, ASKED)?;
