@@ -1,6 +1,7 @@
 """containerd's CRI, as Kubernetes uses it: pods in the shim of our own."""
 
-import json, os, signal, subprocess, sys
+import json, os, signal, socket, struct, subprocess, sys
+from urllib.parse import urlsplit
 
 from common import Failure, check, has, wait_for
 from shim import number
@@ -297,4 +298,51 @@ def cri_init_ends(c):
     state = json.load(open(f"/run/containerd/ringfence/k8s.io/{pod.id}/state.json"))
     os.kill(state["state"]["pid"], signal.SIGKILL)
     check(pod.wait(container)[0], 137)
+    pod.remove()
+
+
+def websocket(url, protocol):
+    """A connection that speaks frames of binary data."""
+    parts = urlsplit(url)
+    c = socket.create_connection((parts.hostname, parts.port), timeout=30)
+    lines = [
+        f"GET {parts.path}?{parts.query} HTTP/1.1", f"Host: {parts.netloc}", "Upgrade: websocket",
+        "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13",
+        f"Sec-WebSocket-Protocol: {protocol}", f"Origin: http://{parts.netloc}", "", "",
+    ]
+    c.sendall("\r\n".join(lines).encode())
+    head = b""
+    while b"\r\n\r\n" not in head and (byte := c.recv(1)):
+        head += byte
+    has(head.decode(), " 101 ")
+    return c
+
+
+def frame(c):
+    """The payload of the next frame; nothing at the end."""
+    start = c.recv(2, socket.MSG_WAITALL)
+    if len(start) < 2 or start[0] & 15 == 8:
+        return None
+    length = start[1] & 127
+    if length >= 126:
+        length = int.from_bytes(c.recv(2 if length == 126 else 8, socket.MSG_WAITALL), "big")
+    return c.recv(length, socket.MSG_WAITALL) if length else b""
+
+
+def cri_port_forward(c):
+    """As `kubectl port-forward`: containerd connects to 127.0.0.1 in the pod's network namespace."""
+    pod = c.pod()
+    server = pod.run("sh", "-c", "echo passed on >/tmp/f; exec busybox httpd -f -p 127.0.0.1:8080 -h /tmp")
+    wait_for(lambda: pod.exec(server, "busybox", "nc", "-z", "127.0.0.1", "8080")[1] == 0, what="the server")
+    url = text(c("PortForward", number(1, pod.id) + number(2, 8080)), 1)
+    connection = websocket(url + "?port=8080", "v4.channel.k8s.io")
+    request, mask = b"\0GET /f HTTP/1.0\r\n\r\n", b"\1\2\3\4"
+    # Channel 0 is the data's, 1 the errors'; each begins with the port.
+    masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(request))
+    connection.sendall(struct.pack(">BB", 0x82, 0x80 | len(request)) + mask + masked)
+    got, errors = b"", b""
+    while b"passed on\n" not in got and not errors[2:] and (data := frame(connection)) is not None:
+        got, errors = (got + data[1:], errors) if data[:1] == b"\0" else (got, errors + data[1:])
+    connection.close()
+    has(got.decode(errors="replace"), "200 OK", "passed on\n")
     pod.remove()
