@@ -6,6 +6,7 @@ mod control;
 mod ebpf;
 mod elf;
 mod erofs;
+mod frames;
 mod fuse;
 mod image;
 mod netfilter;
@@ -83,6 +84,12 @@ pub(crate) const ALL: &[Target] = &[
         what: "requests to the network gofer, names, policies",
         run: network::run,
         words: network::WORDS,
+    },
+    Target {
+        name: "frames",
+        what: "frames that an interface delivers to a stack with connections",
+        run: frames::run,
+        words: frames::WORDS,
     },
     Target {
         name: "netfilter",

@@ -35,7 +35,7 @@ impl Pump {
         index: u32,
     ) -> abi::Result<Pump> {
         let bell = readiness.bell(END)?;
-        readiness.add(&*link.fd, LINK)?;
+        readiness.add_input(&*link.fd, LINK)?;
         let stack = Arc::downgrade(stack);
         std::thread::Builder::new().name(format!("link-{index}")).spawn(move || {
             hostsys::cpu::roam();
@@ -46,7 +46,7 @@ impl Pump {
 }
 
 fn run(readiness: &Readiness, link: &HostLink, (stack, clock): (&Weak<Stack>, &Clock), index: u32) {
-    let mut spare = None;
+    let (mut spare, mut waits) = (None, false);
     loop {
         for (token, _) in readiness.wait() {
             if token == END {
@@ -54,7 +54,11 @@ fn run(readiness: &Readiness, link: &HostLink, (stack, clock): (&Weak<Stack>, &C
             }
         }
         let Some(stack) = stack.upgrade() else { return };
-        link.send_waiting();
+        let full = link.resume();
+        // Once room is watched for, each frame that leaves is an event.
+        if full != waits && readiness.await_room(&*link.fd, LINK, full).is_ok() {
+            waits = full;
+        }
         receive(link, (&stack, clock), index, &mut spare);
     }
 }

@@ -55,7 +55,7 @@ impl Packet<'_> {
             }
             other => other.clone(),
         };
-        let tags = Tags { mark: 0, owner: None, flow };
+        let tags = Tags { flow, ..Tags::default() };
         self.netfilter.defer(Action::Segment { src: self.info.dst, dst: self.info.src, header, tags });
     }
 }

@@ -97,6 +97,8 @@ pub struct Tags {
     pub owner: Option<Owner>,
     /// The packet's connection, once it has been tracked.
     pub flow: Flow,
+    /// One of the datagrams that their sender gave in one piece (`UDP_SEGMENT`); only on the way out.
+    pub train: bool,
 }
 
 /// Completes a partial checksum.

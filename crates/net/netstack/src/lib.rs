@@ -85,6 +85,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod timer;
+pub mod train;
 pub mod truesize;
 pub mod vnet;
 pub mod wire;

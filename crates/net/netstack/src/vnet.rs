@@ -46,6 +46,13 @@ pub fn encode(frame: &[u8], link: u16, offload: &Offload) -> [u8; HEADER] {
     out
 }
 
+/// Makes a header that of several datagrams: bytes of their headers with the Ethernet header, and payload bytes of each.
+pub(crate) fn mark_datagrams(header: &mut [u8; HEADER], headers: u16, size: u16) {
+    header[1] = GSO_UDP_L4;
+    header[2..4].copy_from_slice(&headers.to_ne_bytes());
+    header[4..6].copy_from_slice(&size.to_ne_bytes());
+}
+
 /// The first segment says that the window was reduced (CWR), which the others must not repeat.
 fn congestion_is_marked(packet: &[u8], v6: bool) -> bool {
     let ip = if v6 { 40 } else { packet.first().map_or(0, |first| usize::from(first & 0xf) * 4) };

@@ -157,6 +157,20 @@ impl Readiness {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), f).map_err(err)
     }
 
+    /// Watches a descriptor edge-triggered for what can be read, not for room: a socket has room again with each packet that
+    /// leaves.
+    pub fn add_input(&self, fd: impl AsFd, token: u64) -> Result<()> {
+        use rustix::event::epoll;
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), input(false)).map_err(err)
+    }
+
+    /// Watches a descriptor of [`add_input`](Self::add_input) for room as well, or no longer. Room that there is now is an
+    /// event, too.
+    pub fn await_room(&self, fd: impl AsFd, token: u64, wanted: bool) -> Result<()> {
+        use rustix::event::epoll;
+        epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), input(wanted)).map_err(err)
+    }
+
     /// Stops watching.
     pub fn remove(&self, fd: impl AsFd) {
         let _ = rustix::event::epoll::delete(&self.epoll, fd);
@@ -192,6 +206,13 @@ impl Readiness {
             Err(_) => Vec::new(),
         }
     }
+}
+
+/// Edge-triggered events of input, and of room.
+fn input(room: bool) -> rustix::event::epoll::EventFlags {
+    use rustix::event::epoll::EventFlags;
+    let flags = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
+    if room { flags | EventFlags::OUT } else { flags }
 }
 
 /// Wakes the thread in [`Readiness::wait`].

@@ -208,7 +208,8 @@ impl DatagramSocket {
             self.take_port(inner, ip, 0)?;
         }
         let inner = &*inner;
-        let message = Message { now, path: &path, to, control, extensions: extensions.as_deref() };
+        let mut message =
+            Message { now, path: &path, to, control, extensions: extensions.as_deref(), train: false };
         match self.protocol {
             Protocol::Udp | Protocol::UdpLite => {
                 let segment =
@@ -223,6 +224,7 @@ impl DatagramSocket {
                 if data.len().div_ceil(segment) > 128 {
                     return Err(Errno::EINVAL);
                 }
+                message.train = true;
                 data.chunks(segment).try_for_each(|part| self.send_udp(inner, &message, part))
             }
             Protocol::Ping => self.send_ping(inner, &message, data),
@@ -290,6 +292,7 @@ impl DatagramSocket {
             loop_back: options.multicast_loop,
             mark: control.mark.unwrap_or(options.mark),
             owner: options.owner(),
+            train: message.train,
         }
     }
 
@@ -516,6 +519,8 @@ struct Message<'a> {
     to: SocketAddr,
     control: &'a SendControl,
     extensions: Option<&'a Extensions>,
+    /// One of several datagrams in one piece.
+    train: bool,
 }
 
 impl Message<'_> {

@@ -54,4 +54,6 @@ pub(crate) struct Header {
     pub(crate) mark: u32,
     /// The socket's owner, if a socket of a program sends.
     pub(crate) owner: Option<Owner>,
+    /// One of several datagrams in one piece (`UDP_SEGMENT`).
+    pub(crate) train: bool,
 }
