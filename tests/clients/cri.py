@@ -333,7 +333,8 @@ def cri_port_forward(c):
     """As `kubectl port-forward`: containerd connects to 127.0.0.1 in the pod's network namespace."""
     pod = c.pod()
     server = pod.run("sh", "-c", "echo passed on >/tmp/f; exec busybox httpd -f -p 127.0.0.1:8080 -h /tmp")
-    wait_for(lambda: pod.exec(server, "busybox", "nc", "-z", "127.0.0.1", "8080")[1] == 0, what="the server")
+    fetch = ["busybox", "wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8080/f"]
+    wait_for(lambda: pod.exec(server, *fetch)[1] == 0, what="the server")
     url = text(c("PortForward", number(1, pod.id) + number(2, 8080)), 1)
     connection = websocket(url + "?port=8080", "v4.channel.k8s.io")
     request, mask = b"\0GET /f HTTP/1.0\r\n\r\n", b"\1\2\3\4"
