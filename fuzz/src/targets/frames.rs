@@ -212,7 +212,7 @@ impl World {
         let take = |bytes: &[u8], offload| {
             stack.receive(self.now, self.a.index, Frame::with(stack.pool().copy(bytes), offload));
         };
-        if let Some(parts) = vnet::cut_datagrams(&header, frame) {
+        if let Some(parts) = vnet::cut_datagrams(&header, frame, vnet::ETHERNET) {
             let offload = Offload { checksum: Checksum::Valid, gso: None };
             parts.iter().for_each(|part| take(part, offload));
         } else if let Some(offload) = vnet::decode(&header, frame, vnet::ETHERNET) {

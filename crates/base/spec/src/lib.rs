@@ -18,7 +18,7 @@ mod start_error;
 
 pub use descriptors::FdIndex;
 pub use mount::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType};
-pub use network::{Capture, Interface, Interfaces, Neighbour, Network, Route};
+pub use network::{Capture, Interface, Interfaces, LinkHeader, Neighbour, Network, Route};
 pub use process::{
     CapabilitySets, ProcessInfo, ProcessSpec, Refusal, RlimitSpec, SchedulerSpec, SeccompFilter, Target,
     WindowSize,

@@ -58,10 +58,29 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// An interface beside loopback with Ethernet headers in its frames.
-    pub fn is_ethernet(&self) -> bool {
-        self.index > 1 && self.kind == ARPHRD_ETHER && self.address.len() == 6
+    /// What begins the frames of an interface beside loopback; `None` if the stack inside cannot use it.
+    pub fn link_header(&self) -> Option<LinkHeader> {
+        let point_to_point = self.flags & libc::IFF_POINTOPOINT as u32 != 0;
+        match self.kind {
+            _ if self.index <= 1 => None,
+            libc::ARPHRD_ETHER => (self.address.len() == 6).then_some(LinkHeader::Ethernet),
+            libc::ARPHRD_NONE | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT => {
+                Some(LinkHeader::Nothing)
+            }
+            // With several ends its frames have a header of their own.
+            libc::ARPHRD_IPGRE if point_to_point => Some(LinkHeader::Nothing),
+            _ => None,
+        }
     }
+}
+
+/// What begins the frames of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkHeader {
+    /// A header of Ethernet.
+    Ethernet,
+    /// The header of IP, as with tunnels.
+    Nothing,
 }
 
 /// One route.
@@ -112,7 +131,6 @@ pub struct Interfaces {
 
 const RT_TABLE_LOCAL: u8 = 255;
 const ARPHRD_LOOPBACK: u16 = 772;
-const ARPHRD_ETHER: u16 = 1;
 /// IFF_LOWER_UP, which libc lacks.
 const LOWER_UP: u32 = 1 << 16;
 

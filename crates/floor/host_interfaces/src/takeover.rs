@@ -43,7 +43,7 @@ pub struct Handles {
     pub name_server: OwnedFd,
     /// Tells where that takes TCP connections.
     pub listeners: Listeners,
-    /// Packet sockets that are not bound: one for each Ethernet interface (of the first 64), and [`SPARES`] more.
+    /// Packet sockets that are not bound: one for each interface that can be used (of the first 64), and [`SPARES`] more.
     pub packet_sockets: Vec<OwnedFd>,
     /// The file of a TUN interface: packets of the host's processes in the namespace, and to them. Without /dev/net/tun none.
     pub tun: Option<OwnedFd>,
@@ -97,9 +97,9 @@ pub fn take_over(namespace: BorrowedFd<'_>, pid: i32) -> io::Result<(Interfaces,
         // What changes from here on raises an event.
         let events = watch::events()?;
         let interfaces = questions.interfaces()?;
-        let ethernet = interfaces.links.iter().filter(|link| link.is_ethernet()).count();
+        let used = interfaces.links.iter().filter(|link| link.link_header().is_some()).count();
         let open = || hostsys::packet::open().map_err(|e| io::Error::from_raw_os_error(e.raw()));
-        let packet_sockets = (0..ethernet.min(MOST) + SPARES).map(|_| open()).collect::<io::Result<_>>()?;
+        let packet_sockets = (0..used.min(MOST) + SPARES).map(|_| open()).collect::<io::Result<_>>()?;
         let (name_server, listeners) = (name_server()?, Listeners::new()?);
         let handles = Handles { questions, events, mark, name_server, listeners, packet_sockets, tun };
         Ok((interfaces, handles))

@@ -11,7 +11,7 @@ const PACKET_IGNORE_OUTGOING: i32 = 23;
 const PACKET_VNET_HDR: i32 = 15;
 
 /// A non-blocking socket in the caller's network namespace that is to be bound to an interface. Frames come and go behind a
-/// `struct virtio_net_hdr`. Needs CAP_NET_RAW there.
+/// `struct virtio_net_hdr`. Those of VLANs do not come. Needs CAP_NET_RAW there.
 pub fn open() -> Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is involved. Without a protocol nothing is received yet.
@@ -21,6 +21,7 @@ pub fn open() -> Result<OwnedFd> {
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     set(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
     set(&fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+    untagged(&fd)?;
     // Without the right to more, the usual buffers have to do.
     for name in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
         let _ = set(&fd, libc::SOL_SOCKET, name, BUFFER);
@@ -39,6 +40,27 @@ pub fn bind(fd: impl AsFd, index: u32) -> Result<()> {
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the pointer is to a local structure of that length.
     check(unsafe { libc::bind(fd.as_fd().as_raw_fd(), (&raw const address).cast(), length) }.into()).map(drop)
+}
+
+/// Has a socket leave out frames of VLANs. Their tags are not in the frames any more, so they would look like those without one.
+fn untagged(fd: &OwnedFd) -> Result<()> {
+    let op = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut code = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32),
+        // The number of the VLAN; a tag without one gives a priority.
+        op(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0xfff),
+        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0),
+        op(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    let length = size_of_val(&program) as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+    // SAFETY: the pointers are to a local structure and to a local array, with their lengths; the host copies both.
+    check(
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const program).cast(), length) }.into(),
+    )
+    .map(drop)
 }
 
 fn set(fd: &OwnedFd, level: i32, name: i32, value: i32) -> Result<()> {

@@ -15,14 +15,16 @@ use netstack::conf::{Which, Whose};
 use netstack::iface::{Address, Config, Kind};
 use netstack::route::{Route, TABLE_MAIN};
 use netstack::wire::eth::Mac;
-use spec::{Interface, Interfaces};
+use spec::{Interface, Interfaces, LinkHeader};
 use std::collections::BTreeMap;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// IFF_UP.
 const UP: u32 = libc::IFF_UP as u32;
+const NOARP: u32 = libc::IFF_NOARP as u32;
 
 /// A stack that uses interfaces of the host, and its clock.
 type To<'a> = (&'a Arc<Stack>, Clock);
@@ -178,8 +180,8 @@ impl Links {
             if self.ports.contains_key(&link.index) {
                 let changed = old.map_or(Ok(()), |old| change_link(stack, old, link));
                 report("change", &link.name, changed);
-            } else if link.is_ethernet() {
-                report("use", &link.name, self.use_link(to, link));
+            } else if let Some(header) = link.link_header() {
+                report("use", &link.name, self.use_link(to, link, header));
             }
             if !self.ports.contains_key(&link.index) {
                 continue;
@@ -217,10 +219,10 @@ impl Links {
     }
 
     /// Has the stack use an interface by one of the packet sockets.
-    fn use_link(&mut self, (stack, clock): &To<'_>, interface: &Interface) -> Result<()> {
+    fn use_link(&mut self, (stack, clock): &To<'_>, interface: &Interface, header: LinkHeader) -> Result<()> {
         // Too many have come since the start.
         let socket = self.spares.pop().ok_or(Errno::EMFILE)?;
-        let used = start(stack, *clock, interface, socket.clone());
+        let used = start((stack, *clock), interface, header, socket.clone());
         match used {
             Ok(pump) => {
                 self.ports.insert(interface.index, Port { socket, _pump: pump });
@@ -256,17 +258,22 @@ fn pairs<'a>(
 }
 
 /// Adds an interface to a stack, by a packet socket that is bound to it now.
-fn start(stack: &Arc<Stack>, clock: Clock, interface: &Interface, socket: Arc<OwnedFd>) -> Result<Pump> {
+fn start(
+    (stack, clock): To<'_>,
+    interface: &Interface,
+    header: LinkHeader,
+    socket: Arc<OwnedFd>,
+) -> Result<Pump> {
     hostsys::packet::bind(&*socket, interface.index)?;
     let readiness = Readiness::new()?;
-    let link = Arc::new(HostLink::new(socket, readiness.pulse(REST)?));
-    let config = Config {
-        name: interface.name.clone(),
-        kind: Kind::Ethernet,
-        mac: mac(interface)?,
-        mtu: mtu(interface),
+    let link = Arc::new(HostLink::new(socket, header, readiness.pulse(REST)?));
+    let (kind, mac) = match header {
+        LinkHeader::Ethernet => (Kind::Ethernet, mac(interface)?),
+        LinkHeader::Nothing => (Kind::Tunnel, Mac::default()),
     };
+    let config = Config { name: interface.name.clone(), kind, mac, mtu: mtu(interface) };
     stack.add_link_at(interface.index, config, link.clone())?;
+    set_arp(stack, interface)?;
     // It has the addresses and routes that the host gave it, and no others.
     stack.set_conf(Whose::Link(interface.index), Which::AddrGenMode, 1)?;
     stack.set_conf(Whose::Link(interface.index), Which::AcceptRa, 0)?;
@@ -280,17 +287,29 @@ fn change_link(stack: &Arc<Stack>, old: &Interface, new: &Interface) -> Result<(
     if old.name != new.name {
         known_already(stack.rename(index, &new.name))?;
     }
-    if old.address != new.address {
+    if old.address != new.address && new.link_header() == Some(LinkHeader::Ethernet) {
         let mac = mac(new)?;
         stack.configure_link(index, |link| link.set_mac(mac))?;
     }
     if old.mtu != new.mtu {
         stack.set_mtu(index, mtu(new))?;
     }
+    if (old.flags ^ new.flags) & NOARP != 0 {
+        set_arp(stack, new)?;
+    }
     if (old.flags ^ new.flags) & UP != 0 {
         stack.set_up(index, new.flags & UP != 0)?;
     }
     Ok(())
+}
+
+/// Has the stack ask for hardware addresses on an interface, or not, as the host does (IPVLAN's layer 3 does not).
+fn set_arp(stack: &Arc<Stack>, interface: &Interface) -> Result<()> {
+    stack.configure_link(interface.index, |link| {
+        let flags = &link.shown.flags;
+        flags.fetch_and(!NOARP, Ordering::Relaxed);
+        flags.fetch_or(interface.flags & NOARP, Ordering::Relaxed);
+    })
 }
 
 fn mac(interface: &Interface) -> Result<Mac> {

@@ -6,6 +6,7 @@ use netstack::driver::{Device, Features};
 use netstack::frame::Frame;
 use netstack::train::Train;
 use netstack::vnet;
+use spec::LinkHeader;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -36,6 +37,8 @@ enum Written {
 /// at a time, also what others add meanwhile, so that no thread waits for another.
 pub(crate) struct HostLink {
     pub(crate) fd: Arc<OwnedFd>,
+    /// Bytes before the header of IP.
+    pub(crate) header: u16,
     queue: Mutex<VecDeque<Frame>, { rank::FRAMES }>,
     /// Held while frames are taken from the queue and written, which keeps their order.
     writing: Mutex<(), { rank::LINK_WRITER }>,
@@ -43,20 +46,22 @@ pub(crate) struct HostLink {
     rest: Bell,
     /// The interface's thread knows that the host takes no more.
     stuck: AtomicBool,
-    /// The host takes no datagrams that it is to cut (Linux before 6.2).
+    /// The host takes no datagrams that it is to cut (Linux before 6.2, tunnels).
     refuses_trains: AtomicBool,
 }
 
 impl HostLink {
     /// A device that rings `rest` when its thread is to call [`HostLink::resume`].
-    pub(crate) fn new(fd: Arc<OwnedFd>, rest: Bell) -> HostLink {
+    pub(crate) fn new(fd: Arc<OwnedFd>, header: LinkHeader, rest: Bell) -> HostLink {
+        let ethernet = header == LinkHeader::Ethernet;
         HostLink {
             fd,
+            header: if ethernet { vnet::ETHERNET } else { 0 },
             queue: Mutex::default(),
             writing: Mutex::default(),
             rest,
             stuck: AtomicBool::new(false),
-            refuses_trains: AtomicBool::new(false),
+            refuses_trains: AtomicBool::new(!ethernet),
         }
     }
 
@@ -76,7 +81,7 @@ impl HostLink {
 
     /// Sends what waits for the interface's thread. True when the host takes no more.
     pub(crate) fn resume(&self) -> bool {
-        // Whoever finds the host full from now on says so.
+        // A thread that finds the host full from now on says so.
         self.stuck.store(false, Ordering::SeqCst);
         let full = self.send_waiting();
         if full {
@@ -130,7 +135,7 @@ impl HostLink {
             }
         }
         let full = |frame: &Frame| {
-            let header = vnet::encode(&frame.buf, vnet::ETHERNET, &frame.offload);
+            let header = vnet::encode(&frame.buf, self.header, &frame.offload);
             is_full(self.write_parts(&[IoSlice::new(&header), IoSlice::new(&frame.buf)]))
         };
         match train.frames().iter().position(full) {
@@ -194,7 +199,7 @@ mod tests {
         let readiness = Readiness::new().unwrap();
         let bell = readiness.pulse(REST).unwrap();
         readiness.add_input(&own, LINK).unwrap();
-        (HostLink::new(Arc::new(own), bell), other, readiness)
+        (HostLink::new(Arc::new(own), LinkHeader::Ethernet, bell), other, readiness)
     }
 
     /// The first byte of each frame that has arrived.

@@ -86,10 +86,10 @@ fn receive(link: &HostLink, (stack, clock): (&Arc<Stack>, &Clock), index: u32, s
         }
         buf.grow(length);
         let take = |buf, offload| stack.receive(clock.now(), index, Frame::with(buf, offload));
-        if let Some(parts) = vnet::cut_datagrams(&header, &buf) {
+        if let Some(parts) = vnet::cut_datagrams(&header, &buf, link.header) {
             let offload = Offload { checksum: Checksum::Valid, gso: None };
             parts.iter().for_each(|part| take(pool.copy(part), offload));
-        } else if let Some(offload) = vnet::decode(&header, &buf, vnet::ETHERNET) {
+        } else if let Some(offload) = vnet::decode(&header, &buf, link.header) {
             if 2 * length > buf.truesize() {
                 take(buf, offload);
                 continue;

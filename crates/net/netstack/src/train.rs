@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(u16::from_ne_bytes([header[2], header[3]]), 14 + ip + 8);
             assert_eq!(u16::from_ne_bytes([header[4], header[5]]), 100);
             train.payloads().for_each(|part| whole.extend(part));
-            let parts = vnet::cut_datagrams(&header, &whole).unwrap();
+            let parts = vnet::cut_datagrams(&header, &whole, ETHERNET).unwrap();
             let lengths: Vec<usize> =
                 parts.iter().map(|part| part.len() - 14 - usize::from(ip) - 8).collect();
             assert_eq!(lengths, [100, 100, 55]);

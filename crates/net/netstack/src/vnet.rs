@@ -60,14 +60,19 @@ fn congestion_is_marked(packet: &[u8], v6: bool) -> bool {
 }
 
 /// The frames of datagrams that their sender has not cut (UDP_SEGMENT over a veth pair); nothing for any other frame. Their checksums are
-/// taken for valid: they have not been on a wire.
-pub fn cut_datagrams(header: &[u8; HEADER], frame: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// taken for valid: they have not been on a wire. `link` is the number of bytes before the header of IP: [`ETHERNET`], or 0.
+pub fn cut_datagrams(header: &[u8; HEADER], frame: &[u8], link: u16) -> Option<Vec<Vec<u8>>> {
     let size = usize::from(u16::from_ne_bytes([header[4], header[5]]));
     if header[1] & !GSO_ECN != GSO_UDP_L4 || size == 0 {
         return None;
     }
-    let ip = usize::from(ETHERNET);
-    let (v4, udp) = match <[u8; 2]>::try_from(frame.get(12..14)?).ok()? {
+    let ip = usize::from(link);
+    let kind = match link {
+        ETHERNET => <[u8; 2]>::try_from(frame.get(12..14)?).ok()?,
+        _ if frame.get(ip)? >> 4 == 4 => IPV4,
+        _ => IPV6,
+    };
+    let (v4, udp) = match kind {
         IPV4 if *frame.get(ip + 9)? == UDP => (true, ip + usize::from(frame.get(ip)? & 0xf) * 4),
         IPV6 if *frame.get(ip + 6)? == UDP => (false, ip + 40),
         _ => return None,
@@ -162,14 +167,16 @@ mod tests {
             whole.truncate(14 + ip_len + 8);
             whole.extend([7; 25]);
             let header = [1, GSO_UDP_L4, 0, 0, 10, 0, 0, 0, 0, 0];
-            let parts = cut_datagrams(&header, &whole).unwrap();
+            let parts = cut_datagrams(&header, &whole, ETHERNET).unwrap();
             let lengths: Vec<usize> = parts.iter().map(|part| part.len() - 14 - ip_len - 8).collect();
             assert_eq!(lengths, [10, 10, 5]);
             assert_eq!(parts[2][14 + ip_len + 4..14 + ip_len + 6], [0, 13]);
-            assert_eq!(cut_datagrams(&header, &whole[..14 + ip_len + 7]), None);
+            assert_eq!(cut_datagrams(&header, &whole[..14 + ip_len + 7], ETHERNET), None);
             whole.extend([7; 1300]);
-            assert_eq!(cut_datagrams(&header, &whole), None, "more than Linux sends at once");
-            assert_eq!(cut_datagrams(&[0; HEADER], &whole), None);
+            assert_eq!(cut_datagrams(&header, &whole, ETHERNET), None, "more than Linux sends at once");
+            assert_eq!(cut_datagrams(&[0; HEADER], &whole, ETHERNET), None);
+            let bare = cut_datagrams(&header, &whole[14..], 0).unwrap();
+            assert!(bare.iter().zip(&parts).all(|(bare, part)| *bare == part[14..]));
         }
     }
 

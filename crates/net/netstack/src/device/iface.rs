@@ -111,7 +111,10 @@ pub struct Iface {
     _slot: Option<LinkSlot>,
 }
 
-/// What lists show of an interface, and nothing else looks at.
+/// IFF_NOARP.
+const NOARP: u32 = 0x80;
+
+/// What lists show of an interface. Of it, only IFF_NOARP has an effect.
 #[derive(Debug, Default)]
 pub struct Shown {
     /// `ip link set ... txqueuelen`.
@@ -241,6 +244,12 @@ impl Iface {
     /// True when the interface is up.
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
+    }
+
+    /// Whether hardware addresses are asked for and told (`ip link set ... arp on`). Without that, frames go to the interface's own
+    /// address, as Linux sends them.
+    pub fn resolves(&self) -> bool {
+        self.shown.flags.load(Ordering::Relaxed) & NOARP == 0
     }
 
     pub(crate) fn set_up(&self, up: bool) {

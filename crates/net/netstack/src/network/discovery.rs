@@ -84,7 +84,7 @@ impl Network {
     }
 
     pub(crate) fn arp_input(&self, now: Ktime, iface: &Arc<Iface>, bytes: &[u8]) {
-        let Some(arp) = Arp::parse(bytes) else { return };
+        let Some(arp) = Arp::parse(bytes).filter(|_| iface.resolves()) else { return };
         let (sender, target) = (arp.sender(), arp.target());
         if arp.sender_mac.is_multicast()
             || sender.is_multicast()

@@ -108,7 +108,7 @@ impl Network {
         let asks = [crate::conf::Whose::All, crate::conf::Whose::Link(link.index)];
         let asks = asks.into_iter().any(|whose| self.conf(whose, Which::AcceptDad).unwrap_or(0) > 0);
         let left = self.conf(crate::conf::Whose::Link(link.index), Which::DadTransmits).unwrap_or(0);
-        if link.kind != Kind::Ethernet || about.kind == "dummy" || !asks || left == 0 {
+        if link.kind != Kind::Ethernet || about.kind == "dummy" || !link.resolves() || !asks || left == 0 {
             return Dad::Done;
         }
         Dad::Tentative(Probes { at: None, left: u8::try_from(left).unwrap_or(u8::MAX), optimistic })

@@ -288,6 +288,7 @@ impl Network {
                 match cast {
                     Cast::Broadcast => self.send_ethernet(now, iface, Mac::BROADCAST, frame),
                     Cast::Multicast => self.send_ethernet(now, iface, Mac::of_group(next_hop), frame),
+                    _ if !iface.resolves() => self.send_ethernet(now, iface, iface.mac(), frame),
                     _ => self.send_resolved(now, iface, next_hop, frame),
                 }
             }
