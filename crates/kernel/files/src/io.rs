@@ -69,7 +69,7 @@ pub fn lend_to_write(cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> 
     if !plain || !inside || !notify::is_idle(file) {
         return None;
     }
-    let loan = file.ops.lend_to_write(cx, file)?;
+    let loan = file.ops.lend_to_write(cx, file, len)?;
     strip_set_id(cx, file).ok()?;
     Some(loan)
 }

@@ -36,6 +36,9 @@ const BEYOND: u32 = 16;
 /// After as many writes through one open file, changes of the content are no longer reported: each of our own costs 0.4 us.
 const QUIET: u32 = 16;
 
+/// Shortest write that a program's own thread makes while changes of the content are reported.
+const OWN_WRITE: usize = 16 << 10;
+
 /// Reads that are not ours to notice may have changed the time of access.
 struct Read(Arc<Node>);
 
@@ -240,8 +243,13 @@ impl MapOps for File {
             if self.node.reads_show() { Some(Box::new(Read(self.node.clone()))) } else { None };
         Some(LentFd { fd: self.fd().ok()?, after })
     }
-    fn lend_to_write(&self, _cx: &dyn Caller, file: &OpenFile) -> Option<LentFd> {
+    fn lend_to_write(&self, _cx: &dyn Caller, file: &OpenFile, len: usize) -> Option<LentFd> {
         if !self.exact || !file.writable() || self.node.fs.mode == Mode::Exclusive {
+            return None;
+        }
+        // The watch on the directory would tell of each one as if others had made it.
+        let told = self.writes.load(Ordering::Relaxed) < QUIET && self.node.hears_its_writes();
+        if told && len < OWN_WRITE {
             return None;
         }
         self.begins_write(0);

@@ -100,16 +100,23 @@ impl Node {
     /// The same for a regular file that is open for reading and writing; the first open(2) takes the descriptor.
     fn adopt_open(&self, name: &[u8], fd: OwnedFd, rights: (u32, u32, u32)) -> Result<Arc<Node>> {
         let (a, before) = self.own(&fd, rights)?;
-        let node = Node::found(&self.this()?, name, a, before);
+        let dir = self.this()?;
+        let node = match Node::made(&dir, name, a, &before) {
+            Some(node) => node,
+            None => {
+                let before = self.noted();
+                Node::found(&dir, name, host::stat(&fd)?, before)
+            }
+        };
         node.keep_made(fd);
         Ok(node)
     }
 
-    /// Gives a file that was made in this directory the mode and owner asked for; its attributes, and what was noted before
-    /// they were read.
+    /// Gives a file that was made in this directory the mode and owner asked for; its identity, and what was noted
+    /// before that was read.
     fn own(&self, fd: &OwnedFd, (mode, uid, gid): (u32, u32, u32)) -> Result<(Attr, ChangeCounts)> {
         let mut before = self.noted();
-        let mut a = host::stat(fd)?;
+        let mut a = host::identity(fd)?;
         let owner = (a.uid != uid).then_some(uid);
         let group = (a.gid != gid).then_some(gid);
         if owner.is_some() || group.is_some() {
@@ -122,7 +129,7 @@ impl Node {
         }
         if owner.is_some() || group.is_some() || other_mode {
             before = self.noted();
-            a = host::stat(fd)?;
+            a = host::identity(fd)?;
         }
         Ok((a, before))
     }
@@ -407,7 +414,8 @@ impl DirInode for Node {
     fn create_unnamed(&self, _cx: &dyn Caller, mode: u32, uid: u32, gid: u32) -> Result<InodeRef> {
         self.writable()?;
         let fd = host::create_unnamed(&*self.dir_fd()?, mode)?;
-        let (attr, _) = self.own(&fd, (mode, uid, gid))?;
+        self.own(&fd, (mode, uid, gid))?;
+        let attr = host::stat(&fd)?;
         Ok(Node::unnamed(&self.this()?, attr, fd))
     }
     fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {

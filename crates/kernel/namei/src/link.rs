@@ -60,8 +60,10 @@ pub fn link(
     if target.kind() == S_IFDIR {
         return Err(Errno::EPERM);
     }
-    // What has lost its last name stays without one; what never had one may get it once.
-    if target.attr()?.nlink == 0 && !target.dentry.linkable.load(Ordering::Relaxed) {
+    // What has lost its last name stays without one; what never had one may get it once. A file of the host has the
+    // name by which it was found just now.
+    let named = !target.dentry.is_unlinked() && target.inode().as_confirming().is_some();
+    if !named && target.attr()?.nlink == 0 && !target.dentry.linkable.load(Ordering::Relaxed) {
         return Err(Errno::ENOENT);
     }
     let epoch = dir.dentry.epoch();
@@ -102,7 +104,11 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
     let mounts;
     let gone = {
         let _lock = dir.dentry.lock_dir_for(cx)?;
-        let victim = walk::find_locked(cx, &dir.dentry, &name)?;
+        let seen = dir.dentry.settled_epoch();
+        let victim = match dir.dentry.cached_object(&name, seen) {
+            Some(victim) => victim,
+            None => walk::find_locked_in(cx, &dir.dentry, &name, seen)?,
+        };
         if slash {
             return Err(if victim.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR });
         }

@@ -138,9 +138,9 @@ impl MapOps for File {
         let real = self.real(cx).ok()?;
         real.ops.lend(&self.node.core.over(cx), real, off, len)
     }
-    fn lend_to_write(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<LentFd> {
+    fn lend_to_write(&self, cx: &dyn Caller, _file: &OpenFile, len: usize) -> Option<LentFd> {
         let real = self.real(cx).ok()?;
-        real.ops.lend_to_write(&self.node.core.over(cx), real)
+        real.ops.lend_to_write(&self.node.core.over(cx), real, len)
     }
     fn mapped(&self) {
         if let Some(below) = self.map_ops() {

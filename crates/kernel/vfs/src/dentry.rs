@@ -399,6 +399,17 @@ impl Dentry {
         }
     }
 
+    /// As [`Dentry::cached`] for a caller that needs the object and none of its attributes: those of a file with
+    /// several names may have changed by another one.
+    pub fn cached_object(&self, name: &[u8], epoch: u64) -> Option<Arc<Dentry>> {
+        let found = match self.children.read().get(name) {
+            Some(Child::Strong(d)) => Some(d.clone()),
+            Some(Child::Weak(w)) => w.upgrade(),
+            _ => None,
+        };
+        found.filter(|d| self.trusts(d.seen.load(Ordering::Acquire), epoch))
+    }
+
     /// Whether directory `inode` may be called `name` here, in a file system that may name any directory anywhere:
     /// ELOOP for one that lies above its name, ENAMETOOLONG for one that lies very deep.
     pub fn admits(self: &Arc<Dentry>, name: &[u8], inode: &InodeRef) -> Result<()> {

@@ -276,8 +276,14 @@ impl OpenFile {
 
     /// As [`OpenFile::attr`], after a request to the server of the file system.
     pub fn fresh_attr(&self, cx: &dyn Caller) -> Result<Attr> {
-        self.refresh(cx)?;
-        self.attr()
+        match (self.ops.attr(), &self.inode) {
+            (Some(a), _) => a,
+            (None, Some(inode)) => {
+                inode.refresh(cx)?;
+                self.attr()
+            }
+            (None, None) => Err(Errno::EBADF),
+        }
     }
 
     /// See [`Inode::refresh`](crate::Inode::refresh).

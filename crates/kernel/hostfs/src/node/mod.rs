@@ -89,8 +89,19 @@ impl Node {
         attr: Attr,
         standing: Option<Standing>,
     ) -> Arc<Node> {
-        let all = standing.filter(|_| is_told(&attr, fs.coherence));
-        let told = CachedAttr { attr: translate(fs, attr), all, rights: all };
+        Node::told(fs, parent, name, attr, (standing, standing))
+    }
+
+    /// The same; `all` and `rights`: when all of the attributes are still so, and when mode and owners.
+    fn told(
+        fs: &Arc<HostFs>,
+        parent: Option<Arc<Node>>,
+        name: &[u8],
+        attr: Attr,
+        (all, rights): (Option<Standing>, Option<Standing>),
+    ) -> Arc<Node> {
+        let kept = |standing: Option<Standing>| standing.filter(|_| is_told(&attr, fs.coherence));
+        let told = CachedAttr { attr: translate(fs, attr), all: kept(all), rights: kept(rights) };
         Arc::new_cyclic(|me| Node {
             me: me.clone(),
             fs: fs.clone(),
@@ -136,11 +147,31 @@ impl Node {
             return again(n);
         }
         let n = Node::new(fs, Some(parent.clone()), name, attr, Standing::of_new(fs, &before));
-        if t.len() >= 1024 && t.len().is_power_of_two() {
-            t.retain(|_, w| w.strong_count() != 0);
-        }
-        t.insert(key, Arc::downgrade(&n));
+        Node::enter(&mut t, &n);
         n
+    }
+
+    /// The node of a regular file that was just made, of which `attr` is the identity ([`host::identity`]); `None`
+    /// when there is a node with its number already: [`Node::found`] knows what to do with it.
+    pub fn made(parent: &Arc<Node>, name: &[u8], attr: Attr, before: &ChangeCounts) -> Option<Arc<Node>> {
+        let fs = &parent.fs;
+        let rights = Standing::of_new(fs, before);
+        let new = Node::told(fs, Some(parent.clone()), name, attr, (None, rights));
+        let mut nodes = fs.nodes.write();
+        if nodes.get(&new.key).is_some_and(|known| known.strong_count() != 0) {
+            drop(nodes);
+            return None;
+        }
+        Node::enter(&mut nodes, &new);
+        drop(nodes);
+        Some(new)
+    }
+
+    fn enter(nodes: &mut HashMap<(u64, u64), Weak<Node>>, new: &Arc<Node>) {
+        if nodes.len() >= 1024 && nodes.len().is_power_of_two() {
+            nodes.retain(|_, known| known.strong_count() != 0);
+        }
+        nodes.insert(new.key, Arc::downgrade(new));
     }
 
     /// What other subsystems hang on the object.
@@ -386,7 +417,7 @@ impl Node {
             fd = Arc::new(host::open_below(&fd, &path)?);
         }
         if self.fs.mode == Mode::Shared {
-            let a = host::stat(&fd)?;
+            let a = host::identity(&fd)?;
             if (a.dev, a.ino) != self.key {
                 return Err(Errno::ESTALE);
             }
@@ -404,7 +435,7 @@ impl Node {
         };
         let fd = host::open_at(&*dir.dir_fd()?, &name, access)?;
         if self.fs.mode == Mode::Shared {
-            let a = host::stat(&fd)?;
+            let a = host::identity(&fd)?;
             if (a.dev, a.ino) != self.key {
                 return Err(Errno::ESTALE);
             }

@@ -273,6 +273,43 @@ fn names_of_a_watched_directory_are_known() {
 }
 
 #[test]
+fn a_new_file_has_times_and_links() {
+    for coherence in [Coherence::Strict, Coherence::Lagging] {
+        let t = Tmp::new("made");
+        let c = tree(&HostFiles::new(&Arc::default()), &t.0, coherence);
+        warm(&c, &["/absent"]);
+        let link = |from: &str, to: &str| {
+            let (from, to) = (from.as_bytes(), to.as_bytes());
+            link::link(&plain(), &c.view(), &Start::Cwd, from, Lookup::empty(), &Start::Cwd, to)
+        };
+        let unlink = |name: &str| link::unlink(&plain(), &c.view(), &Start::Cwd, name.as_bytes());
+        for i in 0..8 {
+            let name = format!("/f{i}");
+            let f = open(&c, &name, libc::O_CREAT | libc::O_RDWR).unwrap();
+            let attr = f.attr().unwrap();
+            assert_eq!((attr.mtime.sec, attr.mtime.nsec), there(&t.0, &name).map(|a| (a.3, a.4)).unwrap());
+            assert_eq!(seen(&c, &name), there(&t.0, &name));
+            io::write_at(&plain(), &f, b"text", 0).unwrap();
+            assert_eq!(seen(&c, &name), there(&t.0, &name));
+            // The next file may get the inode number of one that is still open.
+            unlink(&name).unwrap();
+        }
+        drop(open(&c, "/one", libc::O_CREAT | libc::O_WRONLY).unwrap());
+        link("/one", "/two").unwrap();
+        unlink("/one").unwrap();
+        assert_eq!(unlink("/one"), Err(Errno::ENOENT));
+        assert_eq!(seen(&c, "/two"), there(&t.0, "/two"));
+        link("/two", "/three").unwrap();
+        Others::new().run(&format!("cd {}; rm two; mkdir two", t.0.display()));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert_eq!(unlink("/two"), Err(Errno::EISDIR));
+        assert_eq!(link("/one", "/four"), Err(Errno::ENOENT));
+        unlink("/three").unwrap();
+        assert_eq!(listed(&c, "/"), listed_there(&t.0, "/"));
+    }
+}
+
+#[test]
 fn rights_that_we_set_are_known() {
     let t = Tmp::new("known-rights");
     fs::write(t.0.join("f"), "public").unwrap();

@@ -22,10 +22,8 @@ use wait::Events;
 /// Longest piece handed to a file that should see a write as a whole.
 pub const MESSAGE: usize = 1 << 20;
 
-/// Shortest read that the guest's thread makes by itself.
+/// Shortest read or write that the guest's thread makes by itself.
 const OWN: usize = 4 << 10;
-/// The same for writes: the watch on the file's directory tells of each one as if others had made it.
-const OWN_WRITE: usize = 16 << 10;
 
 /// Where and how to transfer.
 #[derive(Clone, Copy, Default)]
@@ -238,9 +236,9 @@ pub fn write(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResu
     Ok(n as u64)
 }
 
-/// As [`read_by_itself`] for a large write.
+/// As [`read_by_itself`] for a write.
 fn write_by_itself(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, off: u64, how: How) -> bool {
-    let Some((addr, len)) = iov.single().filter(|(_, len)| how.own && *len >= OWN_WRITE) else {
+    let Some((addr, len)) = iov.single().filter(|(_, len)| how.own && *len >= OWN) else {
         return false;
     };
     if how.nowait || how.append.is_some() || check_offset(off, len).is_err() {

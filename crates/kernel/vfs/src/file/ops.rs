@@ -251,8 +251,8 @@ pub trait MapOps {
     fn lend(&self, _cx: &dyn Caller, _file: &OpenFile, _off: u64, _len: usize) -> Option<LentFd> {
         None
     }
-    /// The same for a large write to a file that is open for writing.
-    fn lend_to_write(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<LentFd> {
+    /// The same for a write of `len` bytes to a file that is open for writing.
+    fn lend_to_write(&self, _cx: &dyn Caller, _file: &OpenFile, _len: usize) -> Option<LentFd> {
         None
     }
     /// There is one mapping more (`files::MappedFile`). Locks of the address space may be held.
@@ -380,8 +380,8 @@ impl dyn FileOps {
         self.as_map()?.lend(cx, file, off, len)
     }
     /// See [`MapOps::lend_to_write`].
-    pub fn lend_to_write(&self, cx: &dyn Caller, file: &OpenFile) -> Option<LentFd> {
-        self.as_map()?.lend_to_write(cx, file)
+    pub fn lend_to_write(&self, cx: &dyn Caller, file: &OpenFile, len: usize) -> Option<LentFd> {
+        self.as_map()?.lend_to_write(cx, file, len)
     }
     /// See [`MapOps::image`].
     pub fn image(&self) -> Option<(u64, u64)> {
