@@ -3,6 +3,7 @@
 use super::queue::{Datagram, Origin, QueuedError};
 use super::{DatagramSocket, Datagrams, Protocol};
 use crate::checksum::Sum;
+use crate::frame::Part;
 use crate::network::icmp::Problem;
 use crate::network::path::Cast;
 use crate::network::received::Packet;
@@ -54,6 +55,7 @@ impl Datagrams {
             seen: false,
             dropped: 0,
             extensions: packet.extensions(),
+            segment: 0,
         };
         if matches!(packet.cast, Cast::Broadcast | Cast::Multicast) {
             for socket in table.find_all(to, from, packet.iface.index) {
@@ -79,7 +81,7 @@ impl Datagrams {
                 counters.in_errors.bump();
             }
             Some(socket) => match socket.filtered(packet.payload(), Udp::LEN, &datagram) {
-                Some(datagram) => socket.deliver(datagram),
+                Some(datagram) => socket.deliver_part(datagram, packet.part),
                 None => counters.in_errors.bump(),
             },
             None => {
@@ -180,6 +182,7 @@ impl Packet {
             seen: false,
             dropped: 0,
             extensions: self.extensions(),
+            segment: 0,
         }
     }
 }
@@ -193,6 +196,15 @@ impl DatagramSocket {
         }
         let (info, payload) = (&packet.info, packet.payload());
         Sum::new().pseudo(info.src, info.dst, info.protocol, payload.len()).with(payload).finish() == 0
+    }
+
+    /// Queues a datagram; one that follows another of its piece is joined to that one for a socket with `UDP_GRO`.
+    fn deliver_part(&self, datagram: Datagram, part: Part) {
+        if part == Part::Next && self.inner.lock().options.gro && self.queue.lock().join(&datagram) {
+            self.net.counters.udp.in_datagrams.bump();
+            return;
+        }
+        self.deliver(datagram);
     }
 
     fn deliver(&self, datagram: Datagram) {
