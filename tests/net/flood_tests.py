@@ -12,8 +12,8 @@ import time
 BOX, OWN = "10.88.0.2", "10.88.0.1"
 TCP, UDP, ARP, IP = 6, 17, 0x0806, 0x0800
 SYN, RST, ACK, PSH = 2, 4, 16, 8
-# How much more memory the sandbox may hold. Answers to hosts whose hardware address is not known wait as in Linux: up to
-# 208 KiB for each.
+# How much more memory the sandbox may hold. Answers to hosts whose hardware address is not known wait as in Linux: up
+# to 208 KiB for each.
 MORE = 192 << 20
 
 SERVER = """
