@@ -1,6 +1,7 @@
 //! Datagrams and errors that arrive.
 
 use super::queue::{Datagram, Origin, QueuedError};
+use super::table::Program;
 use super::{DatagramSocket, Datagrams, Protocol};
 use crate::checksum::Sum;
 use crate::frame::Part;
@@ -70,7 +71,11 @@ impl Datagrams {
             }
             return;
         }
-        match table.find(to, from, packet.iface.index, || self.net.keys.hash("reuseport", (from, to))) {
+        let choose = |program: Option<&Program>, count: usize| {
+            let chosen = program.map(|program| program.accept(payload)).filter(|number| *number < count);
+            chosen.unwrap_or_else(|| (self.net.keys.hash("reuseport", (from, to)) % count as u64) as usize)
+        };
+        match table.find(to, from, packet.iface.index, choose) {
             Some(socket) if !socket.takes_coverage(partial) => counters.in_errors.bump(),
             Some(socket) if unsealed && !socket.inner.lock().options.accept_no_checksum6 => {
                 counters.in_csum_errors.bump();
@@ -115,7 +120,7 @@ impl Datagrams {
         let table = if packet.info.dst.is_ipv6() { &self.ping6 } else { &self.ping };
         let from = SocketAddr::new(packet.info.src, 0);
         let to = SocketAddr::new(packet.info.dst, header.ident());
-        if let Some(socket) = table.find(to, from, packet.iface.index, || 0) {
+        if let Some(socket) = table.find(to, from, packet.iface.index, |_, _| 0) {
             socket.deliver(packet.datagram(packet.info.header_len, header.ident()));
         }
     }
@@ -139,7 +144,9 @@ impl Datagrams {
             _ => return self.raw_error(quote, error),
         };
         let (local, remote) = (SocketAddr::new(info.src, src), SocketAddr::new(info.dst, dst));
-        let Some(socket) = table.find(local, remote, 0, || 0) else { return self.raw_error(quote, error) };
+        let Some(socket) = table.find(local, remote, 0, |_, _| 0) else {
+            return self.raw_error(quote, error);
+        };
         if let Some(mtu) = error.mtu {
             self.net.learn_mtu(now, info.dst, mtu);
         }
