@@ -1,6 +1,6 @@
 """Floods from a neighbour on the link: a sandbox goes on serving others, and holds a bounded amount of memory."""
 
-import json
+import contextlib
 import os
 import re
 import socket
@@ -12,8 +12,9 @@ import time
 BOX, OWN = "10.88.0.2", "10.88.0.1"
 TCP, UDP, ARP, IP = 6, 17, 0x0806, 0x0800
 SYN, RST, ACK, PSH = 2, 4, 16, 8
-# How much more memory the sandbox may hold afterwards.
-MORE = 96 << 20
+# How much more memory the sandbox may hold. Answers to hosts whose hardware address is not known wait as in Linux: up
+# to 208 KiB for each.
+MORE = 192 << 20
 
 SERVER = """
 import socketserver
@@ -44,7 +45,7 @@ class Neighbour:
         self.rounds = rounds
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self.socket.bind(("vh0", 0))
-        self.socket.settimeout(5)
+        self.socket.settimeout(1)
         self.own = self.socket.getsockname()[4]
         # A datagram makes the host ask for the sandbox's hardware address.
         with socket.create_connection((BOX, 80), timeout=10):
@@ -80,15 +81,21 @@ class Neighbour:
 
     def connect(self, source, port):
         """The sequence number of the sandbox's answer to a SYN; the connection is half open."""
-        self.claim(source)
-        self.tcp(source, (port, 80), 1000, 0, SYN)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 20
         while time.monotonic() < end:
-            frame = self.socket.recv(65536)
-            if frame[12:14] == b"\x08\0" and frame[23] == TCP and frame[30:34] == socket.inet_aton(source):
-                ports, seq = struct.unpack(">HH", frame[34:38]), struct.unpack(">I", frame[38:42])[0]
-                if ports == (80, port) and frame[47] & SYN:
-                    return seq
+            # The flood may have taken its place in a queue: it is sent again as any host would.
+            self.claim(source)
+            self.tcp(source, (port, 80), 1000, 0, SYN)
+            again = time.monotonic() + 1
+            while time.monotonic() < again:
+                try:
+                    frame = self.socket.recv(65536)
+                except TimeoutError:
+                    break
+                if frame[12:14] == b"\x08\0" and frame[23] == TCP and frame[30:34] == socket.inet_aton(source):
+                    ports, seq = struct.unpack(">HH", frame[34:38]), struct.unpack(">I", frame[38:42])[0]
+                    if ports == (80, port) and frame[47] & SYN:
+                        return seq
         raise AssertionError("the sandbox does not answer")
 
     # The floods.
@@ -121,11 +128,18 @@ class Neighbour:
             self.tcp("10.88.0.201", (4000, n % 65536), 1, 1, SYN if n % 2 else ACK)
 
 
-def memory(rf):
-    """Bytes of the sandbox's process."""
-    pid = json.loads(rf("state", "box").stdout)["pid"]
-    with open(f"/proc/{pid}/smaps_rollup") as f:
-        return int(re.search(r"^Pss: +(\d+)", f.read(), re.MULTILINE)[1]) << 10
+def memory():
+    """Bytes of the processes of the kernels inside; the tests have a PID namespace of their own."""
+    total = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                kernel = f.read().split(b"\0")[:2] == [b"ringfence", b"boot"]
+            if kernel:
+                with open(f"/proc/{pid}/smaps_rollup") as f:
+                    total += int(re.search(r"^Pss: +(\d+)", f.read(), re.MULTILINE)[1]) << 10
+    assert total, "there is no sandbox"
+    return total
 
 
 def served(stop, times):
@@ -148,7 +162,7 @@ def floods(rf, namespace):
     with namespace(SERVER) as box:
         assert box.line() == "up"
         neighbour = Neighbour(rounds)
-        before, failed = memory(rf), []
+        before, failed = memory(), []
         for flood in (neighbour.syn, neighbour.half_open, neighbour.tiny_segments, neighbour.fragments, neighbour.scan):
             stop, times = threading.Event(), []
 
@@ -173,7 +187,7 @@ def floods(rf, namespace):
             name = flood.__name__
             assert not failed, f"{name}: {failed[0]!r} after {len(times)} connections"
             assert times and max(times) < 15, f"{name}: {len(times)} connections, the longest took {max(times):.1f} s"
-            more = memory(rf) - before
+            more = memory() - before
             assert more < MORE, f"{name}: the sandbox holds {more >> 20} MiB more"
             if os.environ.get("FLOOD_SHOW"):
                 print(f"{name}: {len(times)} connections, {max(times):.2f} s at most, {more / (1 << 20):.1f} MiB more")

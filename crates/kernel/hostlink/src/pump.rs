@@ -4,7 +4,7 @@ use crate::device::HostLink;
 use hostsys::fs::{Bell, Readiness};
 use ktime::Clock;
 use netstack::buf::Buf;
-use netstack::frame::{Checksum, Frame, Offload};
+use netstack::frame::{Checksum, Frame, Offload, Part, Tags};
 use netstack::{Stack, vnet};
 use std::io::IoSliceMut;
 use std::sync::{Arc, Weak};
@@ -88,7 +88,11 @@ fn receive(link: &HostLink, (stack, clock): (&Arc<Stack>, &Clock), index: u32, s
         let take = |buf, offload| stack.receive(clock.now(), index, Frame::with(buf, offload));
         if let Some(parts) = vnet::cut_datagrams(&header, &buf, link.header) {
             let offload = Offload { checksum: Checksum::Valid, gso: None };
-            parts.iter().for_each(|part| take(pool.copy(part), offload));
+            for (n, part) in parts.iter().enumerate() {
+                let tags = Tags { part: Part::of(n), ..Tags::default() };
+                let frame = Frame { tags, ..Frame::with(pool.copy(part), offload) };
+                stack.receive(clock.now(), index, frame);
+            }
         } else if let Some(offload) = vnet::decode(&header, &buf, link.header) {
             if 2 * length > buf.truesize() {
                 take(buf, offload);

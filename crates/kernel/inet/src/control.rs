@@ -22,6 +22,8 @@ use zerocopy::IntoBytes;
 
 /// UDP_SEGMENT.
 const UDP_SEGMENT: i32 = 103;
+/// UDP_GRO.
+const UDP_GRO: i32 = 104;
 
 /// What a receiver may ask to be told: level, option, and its bit in [`Wants`].
 const REPORTS: [(i32, i32); 22] = [
@@ -160,7 +162,7 @@ impl Stamp {
 
 /// What the reader of a datagram is told.
 pub(crate) fn of_datagram(wants: &Wants, net: &NetNamespace, d: &Datagram) -> Vec<Ancillary> {
-    if !wants.any() {
+    if !wants.any() && d.segment == 0 {
         return Vec::new();
     }
     let mut out = Vec::new();
@@ -183,6 +185,9 @@ pub(crate) fn of_datagram(wants: &Wants, net: &NetNamespace, d: &Datagram) -> Ve
     }
     if of_socket(SO_RCVMARK) {
         out.push(message(libc::SOL_SOCKET, libc::SO_MARK, &d.mark.to_ne_bytes()));
+    }
+    if d.segment > 0 {
+        out.push(message(libc::SOL_UDP, UDP_GRO, &i32::from(d.segment).to_ne_bytes()));
     }
     // A socket of both families is told the IPv6 way where IPv4 goes, too.
     if wants.get(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {

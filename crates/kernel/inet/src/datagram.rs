@@ -2,7 +2,7 @@
 
 use crate::addr;
 use crate::control::{self, Stamp};
-use crate::names::SO_RCVMARK;
+use crate::names::{SO_DETACH_REUSEPORT_BPF, SO_RCVMARK};
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, extension};
 use crate::value::{int, read_int};
@@ -314,6 +314,13 @@ impl SocketOptions for Datagrams {
             }
             libc::SO_DETACH_FILTER => {
                 return Some(if self.socket.set_filter(None) { Ok(()) } else { Err(Errno::ENOENT) });
+            }
+            libc::SO_ATTACH_REUSEPORT_CBPF => {
+                let program = Program::new(value);
+                return Some(program.and_then(|one| self.socket.set_group_program(Some(Arc::new(one)))));
+            }
+            SO_DETACH_REUSEPORT_BPF => {
+                return Some(read_int(value).and_then(|_| self.socket.set_group_program(None)));
             }
             SO_RCVMARK => {
                 return Some(read_int(value).and_then(|v| {

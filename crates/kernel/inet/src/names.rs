@@ -3,6 +3,9 @@
 /// SO_RCVMARK.
 pub(crate) const SO_RCVMARK: i32 = 75;
 
+/// SO_DETACH_REUSEPORT_BPF.
+pub(crate) const SO_DETACH_REUSEPORT_BPF: i32 = 68;
+
 /// Options of RFC 2292.
 pub(crate) const IPV6_2292PKTINFO: i32 = 2;
 pub(crate) const IPV6_2292HOPOPTS: i32 = 3;

@@ -42,6 +42,9 @@ pub struct DatagramsState {
     shell: ShellState,
     /// The instructions of SO_ATTACH_FILTER; none without a filter.
     filter: Vec<u8>,
+    /// Those of SO_ATTACH_REUSEPORT_CBPF.
+    #[serde(default)]
+    program: Vec<u8>,
     /// When the packet arrived that was read last.
     at: Option<Ktime>,
 }
@@ -86,6 +89,7 @@ pub fn save(ops: &dyn SocketOps) -> Option<Saved> {
         socket: socket.save(),
         shell: ShellState::new(options, common),
         filter: socket.filter()?,
+        program: socket.group_program()?,
         at: stamp.at(),
     })))
 }
@@ -110,6 +114,9 @@ pub fn restore_datagrams(net: &Arc<NetNamespace>, saved: DatagramsState) -> Resu
     let socket = net.stack().place_datagram(saved.socket, waiters)?;
     if !saved.filter.is_empty() {
         socket.set_filter(Some(Arc::new(Program::new(&saved.filter)?)));
+    }
+    if !saved.program.is_empty() {
+        socket.set_group_program(Some(Arc::new(Program::new(&saved.program)?)))?;
     }
     Ok(Datagrams::restore(socket, net, shell, saved.at, queue))
 }

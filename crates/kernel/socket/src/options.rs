@@ -262,7 +262,8 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
 pub fn set(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> Result<()> {
     let locked = sock.options().kept(libc::SO_LOCK_FILTER) != 0;
     let unlocks = name == libc::SO_LOCK_FILTER && int(value)? == 0;
-    if locked && (unlocks || matches!(name, libc::SO_ATTACH_FILTER | libc::SO_DETACH_FILTER)) {
+    let programs = [libc::SO_ATTACH_FILTER, libc::SO_DETACH_FILTER, libc::SO_ATTACH_REUSEPORT_CBPF];
+    if locked && (unlocks || programs.contains(&name)) {
         return Err(Errno::EPERM);
     }
     if let Some(answer) = sock.set_common(cx, name, value) {

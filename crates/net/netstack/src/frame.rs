@@ -97,8 +97,27 @@ pub struct Tags {
     pub owner: Option<Owner>,
     /// The packet's connection, once it has been tracked.
     pub flow: Flow,
-    /// One of the datagrams that their sender gave in one piece (`UDP_SEGMENT`); only on the way out.
-    pub train: bool,
+    /// The place among datagrams that are one piece for their sender.
+    pub part: Part,
+}
+
+/// The place of a datagram among those that their sender gave in one piece (`UDP_SEGMENT`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// It is no such datagram.
+    #[default]
+    Alone,
+    /// The first one.
+    First,
+    /// One that follows another.
+    Next,
+}
+
+impl Part {
+    /// The place of number `n` of a piece.
+    pub fn of(n: usize) -> Part {
+        if n == 0 { Part::First } else { Part::Next }
+    }
 }
 
 /// Completes a partial checksum.

@@ -97,7 +97,7 @@ pub struct IpOptions {
     pub no_checksum6: bool,
     /// `UDP_NO_CHECK6_RX`
     pub accept_no_checksum6: bool,
-    /// `UDP_GRO`; nothing joins datagrams
+    /// `UDP_GRO`: datagrams that their sender gave in one piece are joined
     pub gro: bool,
     /// `UDP_CORK`
     pub cork: bool,

@@ -50,6 +50,12 @@ impl Binding {
         !(shared_port || shared_address)
     }
 
+    /// True when the two belong to one group of SO_REUSEPORT.
+    pub(crate) fn shares(&self, other: &Binding) -> bool {
+        let told = |b: &Binding| (b.ip, b.port, b.dual, b.device, b.uid);
+        self.reuse_port && other.reuse_port && told(self) == told(other)
+    }
+
     /// The address as a socket address.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::new(self.ip, self.port)

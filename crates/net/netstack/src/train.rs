@@ -2,7 +2,7 @@
 //! Pure.
 
 use crate::checksum::Sum;
-use crate::frame::{Checksum, Frame};
+use crate::frame::{Checksum, Frame, Part};
 use crate::vnet::{self, ETHERNET, HEADER};
 use crate::wire::{eth, proto};
 
@@ -42,6 +42,7 @@ impl Train {
             && self.headers - usize::from(ETHERNET) + self.bytes + next.buf.len()
                 - self.headers.min(next.buf.len())
                 <= LONGEST
+            && next.tags.part == Part::Next
             && headers(next) == Some(self.headers)
             && same_flow(&last.buf[..self.headers], &next.buf[..self.headers])
     }
@@ -105,7 +106,8 @@ fn headers(frame: &Frame) -> Option<usize> {
         _ => false,
     };
     let headers = ip + start + UDP;
-    (plain && frame.tags.train && frame.offload.gso.is_none() && frame.buf.len() > headers).then_some(headers)
+    (plain && frame.tags.part != Part::Alone && frame.offload.gso.is_none() && frame.buf.len() > headers)
+        .then_some(headers)
 }
 
 /// Whether headers are the same but for lengths, checksums and the number of the packet.
@@ -157,7 +159,7 @@ mod tests {
         buf.push_front(&[&[2; 12][..], &kind.to_be_bytes()].concat());
         let checksum = Checksum::Partial { start: ip, offset: 6 };
         let mut frame = Frame::with(buf, Offload { checksum, gso: None });
-        frame.tags.train = true;
+        frame.tags.part = Part::Next;
         frame
     }
 
@@ -210,7 +212,9 @@ mod tests {
             assert!(!first().takes(&frame(v6, 9, &[1; 1001])), "a longer one");
             assert!(!first().takes(&frame(v6, 9, &[])), "nothing");
             let mut other = frame(v6, 9, &[1; 1000]);
-            other.tags.train = false;
+            other.tags.part = Part::First;
+            assert!(!first().takes(&other), "another piece");
+            other.tags.part = Part::Alone;
             assert!(!first().takes(&other) && !Train::new(other).takes(&frame(v6, 9, &[1; 1000])));
             let mut long = first();
             while long.takes(&frame(v6, 9, &[1; 1000])) {

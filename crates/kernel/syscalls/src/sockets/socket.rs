@@ -190,8 +190,12 @@ fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
 /// SO_COOKIE.
 const SO_COOKIE: i32 = 57;
 
-/// Options with a value that is a `struct sock_fprog`: SO_ATTACH_FILTER, PACKET_FANOUT_DATA.
-const PROGRAMS: [(i32, i32); 2] = [(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER), (libc::SOL_PACKET, 22)];
+/// Options with a value that is a `struct sock_fprog`; the last one is PACKET_FANOUT_DATA.
+const PROGRAMS: [(i32, i32); 3] = [
+    (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF),
+    (libc::SOL_PACKET, 22),
+];
 
 /// Notes an option that there is not.
 fn note_option(c: &Current, call: &str, (level, name): (i32, i32), result: &SysResult) {

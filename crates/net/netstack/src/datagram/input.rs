@@ -1,8 +1,10 @@
 //! Datagrams and errors that arrive.
 
 use super::queue::{Datagram, Origin, QueuedError};
+use super::table::Program;
 use super::{DatagramSocket, Datagrams, Protocol};
 use crate::checksum::Sum;
+use crate::frame::Part;
 use crate::network::icmp::Problem;
 use crate::network::path::Cast;
 use crate::network::received::Packet;
@@ -54,6 +56,7 @@ impl Datagrams {
             seen: false,
             dropped: 0,
             extensions: packet.extensions(),
+            segment: 0,
         };
         if matches!(packet.cast, Cast::Broadcast | Cast::Multicast) {
             for socket in table.find_all(to, from, packet.iface.index) {
@@ -68,7 +71,11 @@ impl Datagrams {
             }
             return;
         }
-        match table.find(to, from, packet.iface.index, || self.net.keys.hash("reuseport", (from, to))) {
+        let choose = |program: Option<&Program>, count: usize| {
+            let chosen = program.map(|program| program.accept(payload)).filter(|number| *number < count);
+            chosen.unwrap_or_else(|| (self.net.keys.hash("reuseport", (from, to)) % count as u64) as usize)
+        };
+        match table.find(to, from, packet.iface.index, choose) {
             Some(socket) if !socket.takes_coverage(partial) => counters.in_errors.bump(),
             Some(socket) if unsealed && !socket.inner.lock().options.accept_no_checksum6 => {
                 counters.in_csum_errors.bump();
@@ -79,7 +86,7 @@ impl Datagrams {
                 counters.in_errors.bump();
             }
             Some(socket) => match socket.filtered(packet.payload(), Udp::LEN, &datagram) {
-                Some(datagram) => socket.deliver(datagram),
+                Some(datagram) => socket.deliver_part(datagram, packet.part),
                 None => counters.in_errors.bump(),
             },
             None => {
@@ -113,7 +120,7 @@ impl Datagrams {
         let table = if packet.info.dst.is_ipv6() { &self.ping6 } else { &self.ping };
         let from = SocketAddr::new(packet.info.src, 0);
         let to = SocketAddr::new(packet.info.dst, header.ident());
-        if let Some(socket) = table.find(to, from, packet.iface.index, || 0) {
+        if let Some(socket) = table.find(to, from, packet.iface.index, |_, _| 0) {
             socket.deliver(packet.datagram(packet.info.header_len, header.ident()));
         }
     }
@@ -137,7 +144,9 @@ impl Datagrams {
             _ => return self.raw_error(quote, error),
         };
         let (local, remote) = (SocketAddr::new(info.src, src), SocketAddr::new(info.dst, dst));
-        let Some(socket) = table.find(local, remote, 0, || 0) else { return self.raw_error(quote, error) };
+        let Some(socket) = table.find(local, remote, 0, |_, _| 0) else {
+            return self.raw_error(quote, error);
+        };
         if let Some(mtu) = error.mtu {
             self.net.learn_mtu(now, info.dst, mtu);
         }
@@ -180,6 +189,7 @@ impl Packet {
             seen: false,
             dropped: 0,
             extensions: self.extensions(),
+            segment: 0,
         }
     }
 }
@@ -193,6 +203,15 @@ impl DatagramSocket {
         }
         let (info, payload) = (&packet.info, packet.payload());
         Sum::new().pseudo(info.src, info.dst, info.protocol, payload.len()).with(payload).finish() == 0
+    }
+
+    /// Queues a datagram; one that follows another of its piece is joined to that one for a socket with `UDP_GRO`.
+    fn deliver_part(&self, datagram: Datagram, part: Part) {
+        if part == Part::Next && self.inner.lock().options.gro && self.queue.lock().join(&datagram) {
+            self.net.counters.udp.in_datagrams.bump();
+            return;
+        }
+        self.deliver(datagram);
     }
 
     fn deliver(&self, datagram: Datagram) {

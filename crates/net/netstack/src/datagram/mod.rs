@@ -110,6 +110,8 @@ struct Inner {
     write_shut: bool,
     /// bind(2) named the port.
     port_named: bool,
+    /// The program of the group that the socket begins when it is bound.
+    program: Option<table::Program>,
     closed: bool,
 }
 
@@ -148,6 +150,7 @@ impl DatagramSocket {
             read_shut: false,
             write_shut: false,
             port_named: false,
+            program: None,
             closed: false,
         };
         let queue = Mutex::new(Queue::new(limit, &net.memory, protocol));
@@ -223,7 +226,7 @@ impl DatagramSocket {
             Some(table) => {
                 let range = self.net.sysctls.port_range();
                 let remote = inner.remote.map(plain);
-                table.bind(&self.net.keys, range, binding, remote, self)?
+                table.bind(&self.net.keys, range, binding, remote, (self, inner.program.as_ref()))?
             }
             None => binding,
         };
@@ -441,6 +444,33 @@ impl DatagramSocket {
         let mut place = self.filter.write();
         self.filtered.store(filter.is_some(), Ordering::Relaxed);
         std::mem::replace(&mut *place, filter).is_some()
+    }
+
+    /// Gives the group of sockets that share the port a program that chooses one of them by the payload
+    /// (`SO_ATTACH_REUSEPORT_CBPF`), or takes it away (`ENOENT` without one). `EINVAL` without a group.
+    pub fn set_group_program(&self, program: Option<Arc<dyn Filter>>) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        let detaches = program.is_none();
+        let before = match (inner.binding, self.table()) {
+            (Some(binding), Some(table)) if self.protocol.is_udp() => {
+                table.set_program(binding.port, self, program).ok_or(Errno::EINVAL)?
+            }
+            (None, Some(_)) if self.protocol.is_udp() && inner.options.reuse_port => {
+                std::mem::replace(&mut inner.program, program)
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        if detaches && before.is_none() { Err(Errno::ENOENT) } else { Ok(()) }
+    }
+
+    /// The instructions of the group's program; empty without one, `None` for one that has none.
+    pub fn group_program(&self) -> Option<Vec<u8>> {
+        let inner = self.inner.lock();
+        let program = match (inner.binding, self.table()) {
+            (Some(binding), Some(table)) => table.program(binding.port, self),
+            _ => inner.program.clone(),
+        };
+        program.map_or_else(|| Some(Vec::new()), |program| program.instructions().map(<[u8]>::to_vec))
     }
 
     /// How many bytes of a packet the filter lets through; zero drops it.

@@ -39,6 +39,9 @@ pub struct Datagram {
     pub dropped: u32,
     /// Extension headers of IPv6 before the payload, with the number of the first one.
     pub extensions: Option<(u8, Buf)>,
+    /// Bytes of each datagram but the last, when several were joined (`UDP_GRO`).
+    #[serde(default)]
+    pub segment: u16,
 }
 
 /// A datagram that was too large for its path and must not be cut (`IPV6_PATHMTU`).
@@ -98,6 +101,9 @@ impl QueuedError {
     }
 }
 
+/// Bytes and number of datagrams that are joined at most.
+const LONGEST: usize = 65_507;
+const MOST: usize = 128;
 /// Errors that one socket keeps.
 const MAX_ERRORS: usize = 128;
 
@@ -161,6 +167,28 @@ impl Queue {
         self.charge.set(held + told);
         (self.datagrams, self.errors) = (datagrams.into(), errors.into());
         self.errors.truncate(MAX_ERRORS);
+    }
+
+    /// Appends a datagram that follows another of its piece to that one, if it is the last (`UDP_GRO`).
+    pub(crate) fn join(&mut self, datagram: &Datagram) -> bool {
+        let Some(last) = self.datagrams.back() else { return false };
+        let (before, held) = (self.count(last), last.data.truesize());
+        let size = if last.segment > 0 { usize::from(last.segment) } else { last.data.len() };
+        let (len, more) = (last.data.len(), datagram.data.len());
+        let whole = size > 0 && len % size == 0 && (1..=size).contains(&more) && len + more <= LONGEST;
+        let told = |d: &Datagram| (d.from, d.to, d.port, d.iface, d.ttl, d.tos, d.mark);
+        let same = told(last) == told(datagram) && last.extensions.is_none() && datagram.extensions.is_none();
+        let full = self.bytes + more > self.limit || self.charge.is_scarce();
+        if !whole || !same || last.seen || full || len / size >= MOST {
+            return false;
+        }
+        let Some(last) = self.datagrams.back_mut() else { return false };
+        last.segment = size as u16;
+        last.data.extend(&datagram.data);
+        let after = self.datagrams.back().map_or((0, 0), |last| (self.count(last), last.data.truesize()));
+        self.bytes = (self.bytes + after.0).saturating_sub(before);
+        self.charge.set((self.charge.bytes() + after.1).saturating_sub(held));
+        true
     }
 
     /// Appends a datagram; false when the buffer is full.

@@ -4,7 +4,7 @@ use super::{DatagramSocket, Inner, Protocol, scope_id};
 use crate::addr::reaches;
 use crate::buf::Buf;
 use crate::checksum::Sum;
-use crate::frame::{Checksum, Frame, Offload, Tags};
+use crate::frame::{Checksum, Frame, Offload, Part, Tags};
 use crate::network::path::{Cast, Header, Path};
 use crate::notify::Events;
 use crate::options::{IpOptions, MtuDiscovery};
@@ -209,7 +209,7 @@ impl DatagramSocket {
         }
         let inner = &*inner;
         let mut message =
-            Message { now, path: &path, to, control, extensions: extensions.as_deref(), train: false };
+            Message { now, path: &path, to, control, extensions: extensions.as_deref(), part: Part::Alone };
         match self.protocol {
             Protocol::Udp | Protocol::UdpLite => {
                 let segment =
@@ -224,8 +224,10 @@ impl DatagramSocket {
                 if data.len().div_ceil(segment) > 128 {
                     return Err(Errno::EINVAL);
                 }
-                message.train = true;
-                data.chunks(segment).try_for_each(|part| self.send_udp(inner, &message, part))
+                data.chunks(segment).enumerate().try_for_each(|(n, data)| {
+                    message.part = Part::of(n);
+                    self.send_udp(inner, &message, data)
+                })
             }
             Protocol::Ping => self.send_ping(inner, &message, data),
             Protocol::Raw(protocol) => self.send_raw(inner, &message, data, protocol),
@@ -292,7 +294,7 @@ impl DatagramSocket {
             loop_back: options.multicast_loop,
             mark: control.mark.unwrap_or(options.mark),
             owner: options.owner(),
-            train: message.train,
+            part: message.part,
         }
     }
 
@@ -519,8 +521,8 @@ struct Message<'a> {
     to: SocketAddr,
     control: &'a SendControl,
     extensions: Option<&'a Extensions>,
-    /// One of several datagrams in one piece.
-    train: bool,
+    /// The place among datagrams that are one piece for their sender.
+    part: Part,
 }
 
 impl Message<'_> {

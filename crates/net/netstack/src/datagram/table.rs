@@ -1,5 +1,6 @@
 //! Bound datagram sockets, by port.
 
+use crate::device::capture::Filter;
 use crate::keys::Keys;
 use crate::ports::{Binding, candidates, plain, score};
 use abi::Errno;
@@ -10,10 +11,15 @@ use std::sync::Arc;
 
 const SHARDS: usize = 32;
 
+/// A program that chooses a socket of those that share a port (`SO_ATTACH_REUSEPORT_CBPF`): it gives the number of one.
+pub(crate) type Program = Arc<dyn Filter>;
+
 struct Entry<S> {
     binding: Binding,
     remote: Option<SocketAddr>,
     socket: Arc<S>,
+    /// All sockets of a group have the same.
+    program: Option<Program>,
 }
 
 /// The sockets `S` of one protocol. A port is always in the shard that its number names.
@@ -39,8 +45,9 @@ impl<S> Table<S> {
         range: (u16, u16),
         binding: Binding,
         remote: Option<SocketAddr>,
-        socket: &Arc<S>,
+        (socket, program): (&Arc<S>, Option<&Program>),
     ) -> Result<Binding, Errno> {
+        let socket = (socket, program);
         if binding.port != 0 {
             return self.insert(binding, remote, socket, true).ok_or(Errno::EADDRINUSE);
         }
@@ -54,7 +61,7 @@ impl<S> Table<S> {
         &self,
         binding: Binding,
         remote: Option<SocketAddr>,
-        socket: &Arc<S>,
+        (socket, program): (&Arc<S>, Option<&Program>),
         share: bool,
     ) -> Option<Binding> {
         let mut shard = self.shard(binding.port).write();
@@ -63,13 +70,16 @@ impl<S> Table<S> {
         if entries.iter().any(|entry| asked.conflicts(&entry.binding)) {
             return None;
         }
-        entries.push(Entry { binding, remote, socket: socket.clone() });
+        // A group's program counts, not that of a socket that joins it.
+        let group = entries.iter().find(|entry| binding.shares(&entry.binding));
+        let program = group.map_or(program, |entry| entry.program.as_ref()).cloned();
+        entries.push(Entry { binding, remote, socket: socket.clone(), program });
         Some(binding)
     }
 
     /// Adds a restored socket beside those that are there.
     pub(crate) fn place(&self, binding: Binding, remote: Option<SocketAddr>, socket: &Arc<S>) {
-        let entry = Entry { binding, remote, socket: socket.clone() };
+        let entry = Entry { binding, remote, socket: socket.clone(), program: None };
         self.shard(binding.port).write().entry(binding.port).or_default().push(entry);
     }
 
@@ -96,19 +106,54 @@ impl<S> Table<S> {
     pub(crate) fn remove(&self, port: u16, socket: &S) {
         let mut shard = self.shard(port).write();
         let Some(entries) = shard.get_mut(&port) else { return };
-        entries.retain(|entry| !std::ptr::eq(&*entry.socket, socket));
+        if let Some(at) = entries.iter().position(|entry| std::ptr::eq(&*entry.socket, socket)) {
+            // The last one of its group gets its number.
+            let own = entries[at].binding;
+            let last = entries.iter().rposition(|entry| own.shares(&entry.binding)).unwrap_or(at);
+            entries.swap(at, last);
+            entries.remove(last);
+        }
         if entries.is_empty() {
             shard.remove(&port);
         }
     }
 
-    /// The socket that traffic belongs to. Equally good sockets (SO_REUSEPORT) share it by `hash`.
+    /// Gives the group of a bound socket a program, or takes it away. Returns the one before; `None` without a group.
+    pub(crate) fn set_program(
+        &self,
+        port: u16,
+        socket: &S,
+        program: Option<Program>,
+    ) -> Option<Option<Program>> {
+        let mut shard = self.shard(port).write();
+        let entries = shard.get_mut(&port)?;
+        let entry = entries.iter().find(|entry| std::ptr::eq(&*entry.socket, socket))?;
+        let (own, before) = (entry.binding, entry.program.clone());
+        if !own.reuse_port {
+            return None;
+        }
+        for entry in entries.iter_mut().filter(|entry| own.shares(&entry.binding)) {
+            entry.program = program.clone();
+        }
+        Some(before)
+    }
+
+    /// The program of a bound socket's group.
+    pub(crate) fn program(&self, port: u16, socket: &S) -> Option<Program> {
+        let shard = self.shard(port).read();
+        let mut entries = shard.get(&port).into_iter().flatten();
+        let entry = entries.find(|entry| std::ptr::eq(&*entry.socket, socket))?;
+        entry.program.clone().filter(|_| entry.binding.reuse_port)
+    }
+
+    /// The socket that traffic belongs to. Of equally good ones (SO_REUSEPORT) `choose` tells the number, from their
+    /// program and how many there are.
     pub(crate) fn find(
         &self,
         to: SocketAddr,
         from: SocketAddr,
         device: u32,
-        hash: impl Fn() -> u64,
+        choose: impl Fn(Option<&Program>, usize) -> usize,
     ) -> Option<Arc<S>> {
         let shard = self.shard(to.port()).read();
         let entries = shard.get(&to.port())?;
@@ -118,7 +163,8 @@ impl<S> Table<S> {
         // Without SO_REUSEPORT the latest socket wins, as Linux's tables have it.
         let count = equal.clone().count();
         let shared = count > 1 && equal.clone().all(|entry| entry.binding.reuse_port);
-        let pick = if shared { (hash() % count as u64) as usize } else { count - 1 };
+        let program = || equal.clone().find_map(|entry| entry.program.as_ref());
+        let pick = if shared { choose(program(), count) } else { count - 1 };
         equal.nth(pick).map(|entry| entry.socket.clone())
     }
 

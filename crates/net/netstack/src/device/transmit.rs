@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 /// Sends a frame as the driver takes it.
 pub(crate) fn transmit(iface: &Iface, mut frame: Frame) {
     // Another interface tracks the packet anew.
-    frame.tags = Tags { mark: frame.tags.mark, train: frame.tags.train, ..Tags::default() };
+    frame.tags = Tags { mark: frame.tags.mark, part: frame.tags.part, ..Tags::default() };
     iface.counters.tx_packets.bump();
     iface.counters.tx_bytes.add(frame.buf.len() as u64);
     match &iface.driver {

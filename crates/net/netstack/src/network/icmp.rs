@@ -8,7 +8,7 @@ use super::route::Key;
 use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::iface::LOOPBACK;
-use crate::frame::{Frame, Offload, Tags};
+use crate::frame::{Frame, Offload, Part, Tags};
 use crate::wire::icmp::{self, Icmp, Quoted, SocketError};
 use crate::wire::ip::{IpInfo, Ipv4};
 use crate::wire::ipv6::Ipv6;
@@ -164,7 +164,8 @@ impl Network {
         problem: Problem,
     ) {
         let Some(iface) = self.link(input) else { return };
-        self.icmp_problem(&Packet { now, iface, info, verified: true, cast, mark: 0, buf }, problem);
+        let part = Part::Alone;
+        self.icmp_problem(&Packet { now, iface, info, verified: true, cast, mark: 0, part, buf }, problem);
     }
 
     /// Reads an error about a packet that this host sent, for the socket that sent it.

@@ -12,7 +12,7 @@ use super::received::Packet;
 use super::route::{Key, RouteKind};
 use crate::buf::Buf;
 use crate::device::iface::{Iface, Kind, LOOPBACK};
-use crate::frame::{Checksum, Frame};
+use crate::frame::{Checksum, Frame, Part};
 use crate::wire::eth::{self, Ethernet};
 use crate::wire::extension::{self, Fate};
 use crate::wire::ip::{IpInfo, Ipv4};
@@ -125,9 +125,9 @@ impl Network {
             }
         }
         let verified = !matches!(frame.offload.checksum, Checksum::Unknown | Checksum::Given);
-        let mark = frame.tags.mark;
+        let (mark, part) = (frame.tags.mark, frame.tags.part);
         self.counters.ip_of(headers.info.dst).in_delivers.bump();
-        Some(Packet { now, iface, info: headers.info, verified, cast, mark, buf: frame.buf })
+        Some(Packet { now, iface, info: headers.info, verified, cast, mark, part, buf: frame.buf })
     }
 
     fn ipv6_input(&self, now: Ktime, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
@@ -184,7 +184,7 @@ impl Network {
             counters.in_hdr_errors.bump();
             let (cast, mark) = (cast.unwrap_or(Cast::Unicast), frame.tags.mark);
             self.header_problem(
-                &Packet { now, iface, info, verified: true, cast, mark, buf: frame.buf },
+                &Packet { now, iface, info, verified: true, cast, mark, part: Part::Alone, buf: frame.buf },
                 fate,
             );
             return None;
@@ -248,7 +248,8 @@ impl Network {
         let mark = frame.tags.mark;
         let refuse = |frame: Frame, problem| {
             let (iface, cast, buf) = (iface.clone(), Cast::Unicast, frame.buf);
-            self.icmp_problem(&Packet { now, iface, info, verified: true, cast, mark, buf }, problem);
+            let part = Part::Alone;
+            self.icmp_problem(&Packet { now, iface, info, verified: true, cast, mark, part, buf }, problem);
         };
         if info.ttl <= 1 {
             return refuse(frame, Problem::TimeExceeded);

@@ -157,7 +157,7 @@ impl Network {
             }
             _ => return Err(Errno::EINVAL),
         };
-        let tags = Tags { mark: header.mark, owner: header.owner, train: header.train, ..Tags::default() };
+        let tags = Tags { mark: header.mark, owner: header.owner, part: header.part, ..Tags::default() };
         self.send_own(now, path, Frame { buf, offload: offload.shifted(ip_len), tags }, header)
     }
 

@@ -1,7 +1,7 @@
 //! The way of packets to a destination, and the IP fields that a sender chooses. Plain data, but for the interface.
 
 use crate::device::iface::Iface;
-use crate::frame::Owner;
+use crate::frame::{Owner, Part};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -54,6 +54,6 @@ pub(crate) struct Header {
     pub(crate) mark: u32,
     /// The socket's owner, if a socket of a program sends.
     pub(crate) owner: Option<Owner>,
-    /// One of several datagrams in one piece (`UDP_SEGMENT`).
-    pub(crate) train: bool,
+    /// The place among datagrams that are one piece for their sender.
+    pub(crate) part: Part,
 }

@@ -3,6 +3,7 @@
 use super::path::Cast;
 use crate::buf::Buf;
 use crate::device::iface::Iface;
+use crate::frame::Part;
 use crate::wire::ip::IpInfo;
 use crate::wire::ipv6::Ipv6;
 use ktime::Ktime;
@@ -19,6 +20,8 @@ pub(crate) struct Packet {
     pub(crate) cast: Cast,
     /// `SO_MARK` or a rule's mark.
     pub(crate) mark: u32,
+    /// The place among datagrams that are one piece for their sender.
+    pub(crate) part: Part,
     /// From the IP header on, without link padding.
     pub(crate) buf: Buf,
 }

@@ -303,3 +303,28 @@ fn socket_filters() {
     send(&writer, b"no", "127.0.0.1:9").unwrap();
     assert_eq!(receive(&reader).unwrap().0, b"no");
 }
+
+#[test]
+fn pieces_are_joined_up_to_the_limit() {
+    let a = host(1);
+    let (server, client) = (bound(&a, "127.0.0.1:7"), socket(&a.stack, false));
+    let to = Some(addr("127.0.0.1:7"));
+    let segment = SendControl { segment: 400, ..SendControl::default() };
+    server.configure(T0, |options| options.gro = true);
+    let data: Vec<u8> = (0..1000).map(|n| (n / 7) as u8).collect();
+    client.send(T0, &data, to, &segment).unwrap();
+    client.send(T0, &data, to, &segment).unwrap();
+    for _ in 0..2 {
+        assert_eq!(receive(&server).unwrap().0, data);
+    }
+    assert_eq!((receive(&server), a.stack.memory.used()), (Err(Errno::EAGAIN), 0));
+    // What has no room is lost; the rest is whole datagrams.
+    server.configure(T0, |options| options.receive_buffer = 10_000);
+    for _ in 0..50 {
+        client.send(T0, &[1; 4000], to, &segment).unwrap();
+    }
+    let lengths: Vec<usize> =
+        std::iter::from_fn(|| receive(&server).ok()).map(|(data, _)| data.len()).collect();
+    assert!((2..50).contains(&lengths.len()) && lengths.iter().all(|len| len % 400 == 0), "{lengths:?}");
+    assert_eq!(a.stack.memory.used(), 0);
+}
