@@ -74,7 +74,7 @@ class Neighbour:
         self.ip(source, TCP, head[:16] + struct.pack(">H", sum_) + head[18:] + data)
 
     def claim(self, source):
-        """Answers who has the address, before it is asked."""
+        """Tells its hardware address before it is asked for."""
         ip = socket.inet_aton(source)
         self.send(ARP, struct.pack(">HHBBH", 1, IP, 6, 4, 2) + self.own + ip + self.box + socket.inet_aton(BOX))
         self.send(ARP, struct.pack(">HHBBH", 1, IP, 6, 4, 1) + self.own + ip + bytes(6) + socket.inet_aton(BOX))

@@ -85,7 +85,7 @@ fn to_attr(s: &rfs::Statx) -> Attr {
 
 const STATX: rfs::StatxFlags = rfs::StatxFlags::BASIC_STATS.union(rfs::StatxFlags::BTIME);
 
-/// What tells an object from others, its mode, owners and links. When somebody has asked for the times of a file,
+/// What tells an object from others, its mode, owners and links. When a process has asked for the times of a file,
 /// the host (Linux 6.13) gives it a new time at the next change and writes the inode anew. That is a quarter of the
 /// first write(2) to a file that was just made.
 const IDENTITY: rfs::StatxFlags = rfs::StatxFlags::TYPE
