@@ -118,8 +118,22 @@ pub fn write_how(
     let done = write_inner(cx, file, buf, off, append)?;
     if done.0 > 0 {
         notify::by_file(cx, file, event::MODIFY);
+        sync_written(cx, file)?;
     }
     Ok(done)
+}
+
+/// With O_SYNC or O_DSYNC, what was written has reached the device when a write ends: see open(2).
+fn sync_written(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
+    let flags = file.flags();
+    // O_SYNC has the bit of O_DSYNC, and one more.
+    if flags & libc::O_DSYNC == 0 || file_kind(file) != S_IFREG {
+        return Ok(());
+    }
+    match file.ops.sync(cx, file, flags & libc::O_SYNC != libc::O_SYNC) {
+        Err(Errno::EINVAL) => Ok(()),
+        result => result,
+    }
 }
 
 fn write_inner(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64, append: bool) -> Result<(usize, u64)> {
