@@ -41,19 +41,19 @@ pub struct Handles {
     pub mark: OwnedFd,
     /// A datagram socket connected to where Docker has its name server, whether or not there is one.
     pub name_server: OwnedFd,
-    /// Tells where that takes TCP connections.
-    pub listeners: Listeners,
     /// Packet sockets that are not bound: one for each interface that can be used (of the first 64), and [`SPARES`] more.
     pub packet_sockets: Vec<OwnedFd>,
-    /// The file of a TUN interface: packets of the host's processes in the namespace, and to them. Without /dev/net/tun none.
-    pub tun: Option<OwnedFd>,
+    /// The file of a TUN interface, with packets of the host's processes in the namespace and to them, and what tells where these
+    /// take TCP connections. Without /dev/net/tun there is none.
+    pub inward: Option<(OwnedFd, Listeners)>,
 }
 
 impl Handles {
     /// In the order in which they are sent.
     pub fn into_fds(self) -> Vec<OwnedFd> {
-        let first = [self.questions.into(), self.events, self.mark, self.name_server, self.listeners.into()];
-        first.into_iter().chain(self.packet_sockets).chain(self.tun).collect()
+        let first = [self.questions.into(), self.events, self.mark, self.name_server];
+        let last = self.inward.map(|(tun, listeners)| [listeners.into(), tun]);
+        first.into_iter().chain(self.packet_sockets).chain(last.into_iter().flatten()).collect()
     }
 
     /// As they were sent; `None` if some are missing.
@@ -63,12 +63,14 @@ impl Handles {
             let stat = rustix::fs::fstat(&*fd);
             stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
         };
-        let tun = fds.pop_if(is_tun);
+        let inward = match fds.pop_if(is_tun) {
+            Some(tun) => Some((tun, fds.pop()?.into())),
+            None => None,
+        };
         let mut fds = fds.into_iter();
         let (questions, events) = (fds.next()?.into(), fds.next()?);
-        let (mark, name_server, listeners) = (fds.next()?, fds.next()?, fds.next()?.into());
-        let packet_sockets = fds.collect();
-        Some(Handles { questions, events, mark, name_server, listeners, packet_sockets, tun })
+        let (mark, name_server) = (fds.next()?, fds.next()?);
+        Some(Handles { questions, events, mark, name_server, packet_sockets: fds.collect(), inward })
     }
 }
 
@@ -93,15 +95,16 @@ pub fn take_over(namespace: BorrowedFd<'_>, pid: i32) -> io::Result<(Interfaces,
         loopback_up(&questions)?;
         let mark = mark(pid)?;
         refuse_others()?;
-        let tun = silence(&questions)?;
+        // Without the socket of sock_diag(7) there is no way inward either.
+        let inward = silence(&questions)?.zip(Listeners::new().ok());
         // What changes from here on raises an event.
         let events = watch::events()?;
         let interfaces = questions.interfaces()?;
         let used = interfaces.links.iter().filter(|link| link.link_header().is_some()).count();
         let open = || hostsys::packet::open().map_err(|e| io::Error::from_raw_os_error(e.raw()));
         let packet_sockets = (0..used.min(MOST) + SPARES).map(|_| open()).collect::<io::Result<_>>()?;
-        let (name_server, listeners) = (name_server()?, Listeners::new()?);
-        let handles = Handles { questions, events, mark, name_server, listeners, packet_sockets, tun };
+        let handles =
+            Handles { questions, events, mark, name_server: name_server()?, packet_sockets, inward };
         Ok((interfaces, handles))
     })
 }
@@ -249,10 +252,10 @@ fn silence(socket: &Rtnetlink) -> io::Result<Option<OwnedFd>> {
         _ => {}
     }
     let led = tun.as_ref().map_or(Ok(()), |_| inward::lead(socket));
-    // The interface brings packets of hosts to which the table `main` has another way.
+    // The interface brings packets of hosts to which the table `main` has another way. Where the file cannot be written, most pass.
     let reverse = "/proc/sys/net/ipv4/conf/all/rp_filter";
-    if std::fs::read_to_string(reverse).is_ok_and(|set| set.trim() != "0") {
-        std::fs::write(reverse, "0")?;
+    if tun.is_some() && std::fs::read_to_string(reverse).is_ok_and(|set| set.trim() != "0") {
+        let _ = std::fs::write(reverse, "0").map_err(unreachable);
     }
     Ok(tun.filter(|_| led.map_err(unreachable).is_ok()))
 }

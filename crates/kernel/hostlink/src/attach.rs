@@ -78,7 +78,7 @@ impl Links {
             ports: BTreeMap::new(),
             spares: handles.packet_sockets.into_iter().map(Arc::new).collect(),
             names: NameServer::Absent(handles.name_server),
-            inward: handles.tun.map(|tun| Inward::start(to.0, to.1, tun, handles.listeners)).transpose()?,
+            inward: handles.inward.map(|handles| Inward::start(to.0, to.1, handles)).transpose()?,
             known: Interfaces::loopback(),
             _watch: Watch::start(handles.events, changed)?,
         };

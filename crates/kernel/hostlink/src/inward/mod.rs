@@ -110,12 +110,11 @@ impl Drop for Inward {
 }
 
 impl Inward {
-    /// Starts it. `listeners` tells of the namespace where the interface is.
+    /// Starts it, with the interface's file and what tells of the namespace where that is.
     pub(crate) fn start(
         stack: &Arc<Stack>,
         clock: Clock,
-        tun: OwnedFd,
-        listeners: Listeners,
+        (tun, listeners): (OwnedFd, Listeners),
     ) -> Result<Inward> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| abi::Errno::from_raw(error.raw_os_error()))?;
@@ -167,7 +166,7 @@ impl Pump {
                 log::warn!(
                     "processes of the host in the network namespace do not reach the sandbox: {error:?}"
                 );
-                return;
+                return self.streams.end(self.clock.now());
             }
         }
     }
@@ -201,7 +200,9 @@ impl Pump {
             match rustix::io::read(&*self.tun, &mut buffer[..]) {
                 Ok(length) => self.take(inside, &buffer[..length])?,
                 Err(HostErrno::INTR) => {}
-                Err(_) => break,
+                Err(HostErrno::AGAIN) => break,
+                // The interface is gone: poll(2) would return at once from now on.
+                Err(error) => return Err(abi::Errno::from_raw(error.raw_os_error())),
             }
         }
         let now = self.clock.now();
