@@ -298,6 +298,7 @@ impl SocketOptions for Datagrams {
             return Some(Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect()));
         }
         match name {
+            libc::SO_GET_FILTER => Some(Ok(self.socket.filter().unwrap_or_default())),
             SO_RCVMARK => Some(Ok(int(self.common.wants.get(libc::SOL_SOCKET, name) as i32))),
             libc::SO_TIMESTAMPING => {
                 Some(Ok(int(self.socket.configure(self.net.now(), |o| o.timestamping) as i32)))

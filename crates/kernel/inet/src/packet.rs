@@ -4,14 +4,16 @@
 use crate::control::Stamp;
 use crate::fanout;
 use crate::notify::{Waiters, shown};
-use crate::ring::{self, Ring};
+use crate::ring::{self, Arrived, Rings, Transmit};
 use crate::value::int;
 use abi::{Errno, Result};
 use caller::UserMemory;
+use hostsys::clock::gettime_ns;
 use lock_order::{Mutex, rank};
-use netstack::frame::Checksum;
+use netstack::frame::{Checksum, Offload};
 use netstack::iface::{Iface, Kind};
 use netstack::packet::{Captured, PacketSocket};
+use netstack::vnet;
 use netstack::wire::eth::Mac;
 use rights::Cap;
 use socket::family::Family;
@@ -42,6 +44,16 @@ const WITH_ADDRESS: [u16; 2] = [0, 3];
 /// Memberships that a socket may have.
 const MEMBERSHIPS: usize = 64;
 const PACKET_RX_RING: i32 = 5;
+const PACKET_TX_RING: i32 = 13;
+const PACKET_LOSS: i32 = 14;
+const PACKET_VNET_HDR: i32 = 15;
+const PACKET_TX_HAS_OFF: i32 = 19;
+const PACKET_VNET_HDR_SZ: i32 = 24;
+/// Lengths of a header of virtio-net: `struct virtio_net_hdr` and `virtio_net_hdr_mrg_rxbuf`.
+const VNET_HEADERS: [usize; 3] = [0, vnet::HEADER, vnet::HEADER + 2];
+/// VIRTIO_NET_HDR_F_DATA_VALID.
+const VNET_VALID: u8 = 2;
+const SECOND: i64 = 1_000_000_000;
 const PACKET_STATISTICS: i32 = 6;
 const PACKET_VERSION: i32 = 10;
 const PACKET_HDRLEN: i32 = 11;
@@ -96,14 +108,6 @@ impl Family for PacketFamily {
     }
 }
 
-/// What the options say of a ring, and the ring.
-#[derive(Default)]
-struct RingState {
-    version: i32,
-    reserve: usize,
-    ring: Option<Ring>,
-}
-
 /// A packet socket as its descriptor owns it.
 struct Packets {
     kind: i32,
@@ -113,8 +117,8 @@ struct Packets {
     /// What PACKET_ADD_MEMBERSHIP asked for, with counts: interface, kind and address. Devices give all frames that they have, so
     /// nothing else follows from it.
     memberships: Mutex<BTreeMap<[u8; MREQ], u32>, { rank::PACKET_DESCRIPTOR }>,
-    /// PACKET_VERSION, PACKET_RESERVE and PACKET_RX_RING.
-    ring: Mutex<RingState, { rank::PACKET_DESCRIPTOR }>,
+    /// Rings, and their options.
+    ring: Mutex<Rings, { rank::PACKET_DESCRIPTOR }>,
     /// PACKET_AUXDATA.
     auxdata: AtomicBool,
     /// A filter is attached.
@@ -178,40 +182,137 @@ fn auxdata(got: &Captured, len: usize, link_header: u16) -> Ancillary {
     Ancillary { level: SOL_PACKET, kind: PACKET_AUXDATA, data }
 }
 
+/// The header of virtio-net of a frame that arrived, of so many bytes. `link` is the length of the link header.
+fn vnet_header(got: &Captured, link: usize, len: usize) -> Vec<u8> {
+    let mut header = vnet::encode(&got.data, link as u16, &got.offload).to_vec();
+    if got.offload.checksum == Checksum::Valid {
+        header[0] |= VNET_VALID;
+    }
+    header.resize(len.max(header.len()), 0);
+    header.truncate(len);
+    header
+}
+
 impl Packets {
-    /// PACKET_RX_RING.
-    fn set_ring(&self, value: &[u8]) -> Result<()> {
-        let mut state = self.ring.lock();
-        let fresh = ring::parse(value, state.reserve)?;
-        if fresh.is_some() && state.ring.is_some() {
-            return Err(Errno::EBUSY);
+    /// Moves frames into the ring; whether the program has some to read. `None` without a ring.
+    fn fill(&self) -> Option<bool> {
+        let mut rings = self.ring.lock();
+        let (reserve, vnet) = (rings.reserve, rings.vnet);
+        let ring = rings.receive.as_mut()?;
+        while let Ok(got) = self.socket.receive(true)
+            && ring.has_room()
+        {
+            let link = self.net.stack().link(got.iface);
+            let mut from = sockaddr(got.protocol, got.iface, link.as_deref(), got.kind as u8, got.from);
+            from.resize(LEN, 0);
+            let partial = matches!(got.offload.checksum, Checksum::Partial { .. });
+            let header = self.link_header(link.as_deref());
+            let elapsed = self.net.now().since(got.at).as_nanos() as i64;
+            let time = gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0).saturating_sub(elapsed);
+            let arrived = Arrived {
+                data: &got.data,
+                full: got.full,
+                link: (self.kind == libc::SOCK_RAW).then_some(header),
+                vnet: &vnet_header(&got, header, vnet),
+                time: ((time / SECOND) as u32, (time % SECOND) as u32),
+                status: USER | if partial { NO_CHECKSUM } else { 0 },
+                reserve,
+                from: &from,
+            };
+            if !ring.put(&arrived) {
+                break;
+            }
+            let _ = self.socket.receive(false);
         }
-        // Rings of the first version, which is the usual one, are not there.
-        if fresh.is_some() && state.version != ring::V2 {
+        ring.retire();
+        Some(ring.is_readable())
+    }
+
+    /// Options that are fixed while there is a ring.
+    fn set_ring_option(&self, name: i32, value: i32) -> Result<()> {
+        let vnet = name == PACKET_VNET_HDR || name == PACKET_VNET_HDR_SZ;
+        if vnet && self.kind != libc::SOCK_RAW {
             return Err(Errno::EINVAL);
         }
-        state.ring = fresh;
+        let size = match (name, usize::try_from(value)) {
+            (PACKET_VNET_HDR, _) => VNET_HEADERS[usize::from(value != 0)],
+            (_, Ok(size)) if !vnet || VNET_HEADERS.contains(&size) => size,
+            _ if vnet => return Err(Errno::EINVAL),
+            _ => 0,
+        };
+        let mut rings = self.ring.lock();
+        match name {
+            PACKET_VERSION if ring::header(value).is_none() => return Err(Errno::EINVAL),
+            // A frame has to hold it.
+            PACKET_RESERVE if value < 0 => return Err(Errno::EINVAL),
+            _ if rings.any() => return Err(Errno::EBUSY),
+            PACKET_VERSION => rings.version = value,
+            PACKET_RESERVE => rings.reserve = size.min(1 << 20),
+            PACKET_LOSS => rings.loss = value != 0,
+            PACKET_TX_HAS_OFF => rings.has_offset = value != 0,
+            _ => rings.vnet = size,
+        }
         Ok(())
     }
 
-    /// Moves frames into the ring; whether the program has some to read. `None` without a ring.
-    fn fill(&self) -> Option<bool> {
-        let mut state = self.ring.lock();
-        let ring = state.ring.as_mut()?;
-        while ring.has_room()
-            && let Ok(got) = self.socket.receive(false)
+    /// Bytes of the link header that the program sees.
+    fn link_header(&self, link: Option<&Iface>) -> usize {
+        let bare = link.is_some_and(|link| link.kind == Kind::Tunnel);
+        if self.kind == libc::SOCK_RAW && !bare { ETHERNET } else { 0 }
+    }
+
+    /// Sends a frame, with a header of virtio-net of so many bytes before it.
+    fn send_frame(&self, data: &[u8], vnet: usize, to: Option<(u32, u16, Mac)>) -> Result<usize> {
+        let Some(header) = data.first_chunk().filter(|_| vnet > 0) else {
+            return if vnet > 0 {
+                Err(Errno::EINVAL)
+            } else {
+                self.socket.send(self.net.now(), data, Offload::default(), to)
+            };
+        };
+        let frame = data.get(vnet..).ok_or(Errno::EINVAL)?;
+        let index = to.map_or_else(|| self.bound.lock().1, |to| to.0);
+        let link = self.link_header(self.net.stack().link(index).as_deref());
+        let offload = vnet::decode(header, frame, link as u16).ok_or(Errno::EINVAL)?;
+        if let Checksum::Partial { start, offset } = offload.checksum
+            && link + usize::from(start) + usize::from(offset) + 2 > frame.len()
         {
-            let link = self.net.stack().link(got.iface);
-            let mut addr = sockaddr(got.protocol, got.iface, link.as_deref(), got.kind as u8, got.from);
-            addr.resize(LEN, 0);
-            let tunnel = link.is_some_and(|link| link.kind == Kind::Tunnel);
-            let partial = matches!(got.offload.checksum, Checksum::Partial { .. });
-            let status = USER | if partial { NO_CHECKSUM } else { 0 };
-            let cooked = self.kind == libc::SOCK_DGRAM;
-            let elapsed = self.net.now().since(got.at);
-            ring.put(&got, elapsed, (if tunnel { 0 } else { ETHERNET }, cooked), status, &addr);
+            return Err(Errno::EINVAL);
         }
-        Some(ring.is_readable())
+        self.socket.send(self.net.now(), frame, offload, to)?;
+        Ok(data.len())
+    }
+
+    /// Sends what the program has marked in the ring, and returns how many bytes.
+    fn send_ring(&self, to: Option<(u32, u16, Mac)>) -> Result<usize> {
+        let mut sent = 0;
+        // The program may mark slots as fast as they are sent: each is sent once for a call.
+        let count = self.ring.lock().transmit.as_ref().map_or(0, Transmit::count);
+        for _ in 0..count {
+            // The lock is not held while a frame is sent: it may come to this socket again.
+            let (slot, frame, vnet, loss) = {
+                let mut rings = self.ring.lock();
+                let (offset, vnet, loss) = (rings.has_offset, rings.vnet, rings.loss);
+                let Some(ring) = rings.transmit.as_mut() else { return Ok(sent) };
+                let linked = self.kind == libc::SOCK_RAW;
+                let Some((slot, frame)) = ring.next(offset.then_some(linked)) else { return Ok(sent) };
+                ring.begin(slot);
+                (slot, frame, vnet, loss)
+            };
+            let done = frame.and_then(|frame| self.send_frame(&frame, vnet, to));
+            if let Some(ring) = &mut self.ring.lock().transmit {
+                match done {
+                    Err(_) if !loss => ring.refuse(slot),
+                    _ => ring.end(slot),
+                }
+            }
+            match done {
+                Ok(len) => sent += len,
+                Err(_) if loss => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(sent)
     }
 
     /// PACKET_ADD_MEMBERSHIP and PACKET_DROP_MEMBERSHIP.
@@ -250,7 +351,7 @@ impl Packets {
 
 impl MapOps for Packets {
     fn map(&self, _cx: &dyn Caller, _file: &OpenFile, request: &MapRequest) -> Result<Mapping> {
-        self.ring.lock().ring.as_ref().ok_or(Errno::EINVAL)?.map(request)
+        self.ring.lock().map(request)
     }
 }
 
@@ -316,25 +417,38 @@ impl Transfer for Packets {
             }
             None => None,
         };
-        self.socket.send(self.net.now(), req.data, to)
+        let (rings, vnet) = {
+            let rings = self.ring.lock();
+            (rings.transmit.is_some(), rings.vnet)
+        };
+        if rings { self.send_ring(to) } else { self.send_frame(req.data, vnet, to) }
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_ERRQUEUE != 0 {
             return Err(Errno::EAGAIN);
         }
+        let vnet = {
+            let rings = self.ring.lock();
+            if rings.receive.is_some() {
+                return Err(Errno::EAGAIN);
+            }
+            rings.vnet
+        };
         let got = self.socket.receive(flags & libc::MSG_PEEK != 0)?;
         self.stamp.note(got.at);
-        let len = got.data.len().min(buf.len());
-        buf[..len].copy_from_slice(&got.data[..len]);
         let link = self.net.stack().link(got.iface);
         let mut addr = sockaddr(got.protocol, got.iface, link.as_deref(), got.kind as u8, got.from);
         addr.resize(LEN, 0);
-        let bare = link.as_ref().is_some_and(|link| link.kind == Kind::Tunnel);
-        let header = if self.kind == libc::SOCK_RAW && !bare { 14 } else { 0 };
-        let told = self.auxdata.load(Ordering::Relaxed).then(|| auxdata(&got, got.data.len(), header));
+        let header = self.link_header(link.as_deref());
+        let told = self.auxdata.load(Ordering::Relaxed).then(|| auxdata(&got, got.data.len(), header as u16));
+        let before = vnet_header(&got, header, vnet);
+        let (first, rest) = buf.split_at_mut_checked(vnet).ok_or(Errno::EINVAL)?;
+        first.copy_from_slice(&before);
+        let len = got.data.len().min(rest.len());
+        rest[..len].copy_from_slice(&got.data[..len]);
         Ok(Received {
-            len,
-            full: got.data.len(),
+            len: vnet + len,
+            full: vnet + got.data.len(),
             addr: Some(addr),
             flags: if len < got.data.len() { libc::MSG_TRUNC } else { 0 },
             control: Control { other: told.into_iter().collect(), ..Control::default() },
@@ -345,6 +459,9 @@ impl Transfer for Packets {
 impl SocketOptions for Packets {
     fn options(&self) -> &Options {
         &self.options
+    }
+    fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
+        (name == libc::SO_GET_FILTER).then(|| Ok(self.socket.filter()))
     }
     fn set_common(&self, _cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
         match name {
@@ -368,11 +485,21 @@ impl SocketOptions for Packets {
         match (level, name) {
             (SOL_PACKET, PACKET_STATISTICS) => {
                 let (packets, drops) = self.socket.statistics();
-                Ok([packets.to_ne_bytes(), drops.to_ne_bytes()].concat())
+                let mut rings = self.ring.lock();
+                let freezes = match &mut rings.receive {
+                    Some(ring) => ring.freezes(),
+                    None => (rings.version == ring::V3).then_some(0),
+                };
+                let words = [Some(packets), Some(drops), freezes];
+                Ok(words.into_iter().flatten().flat_map(u32::to_ne_bytes).collect())
             }
             (SOL_PACKET, PACKET_FANOUT) => Ok(int(fanout::shown(&self.socket))),
             (SOL_PACKET, PACKET_VERSION) => Ok(int(self.ring.lock().version)),
             (SOL_PACKET, PACKET_RESERVE) => Ok(int(self.ring.lock().reserve as i32)),
+            (SOL_PACKET, PACKET_LOSS) => Ok(int(self.ring.lock().loss.into())),
+            (SOL_PACKET, PACKET_TX_HAS_OFF) => Ok(int(self.ring.lock().has_offset.into())),
+            (SOL_PACKET, PACKET_VNET_HDR) => Ok(int((self.ring.lock().vnet > 0).into())),
+            (SOL_PACKET, PACKET_VNET_HDR_SZ) => Ok(int(self.ring.lock().vnet as i32)),
             (SOL_PACKET, PACKET_ORIGDEV | PACKET_QDISC_BYPASS | PACKET_IGNORE_OUTGOING) => {
                 Ok(int(self.options.kept(-name)))
             }
@@ -396,10 +523,8 @@ impl SocketOptions for Packets {
             return Some(Err(Errno::EINVAL));
         }
         let version = mem.copy_in(value, &mut version).map(|()| i32::from_ne_bytes(version));
-        Some(version.and_then(|version| match version {
-            0 | ring::V2 => Ok(int(ring::HEADER as i32)),
-            _ => Err(Errno::EINVAL),
-        }))
+        let length = |version| ring::header(version).ok_or(Errno::EINVAL);
+        Some(version.and_then(length).map(|length| int(length as i32)))
     }
     fn set_option(&self, _cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match (level, name) {
@@ -416,21 +541,16 @@ impl SocketOptions for Packets {
                 self.options.keep(-name, (value != 0) as i32);
                 Ok(())
             }
-            (SOL_PACKET, PACKET_RX_RING) => self.set_ring(value),
+            (SOL_PACKET, PACKET_RX_RING | PACKET_TX_RING) => {
+                self.ring.lock().set(name == PACKET_TX_RING, value)
+            }
             (SOL_PACKET, PACKET_FANOUT) => self.socket.join_fanout(fanout::parse(value)?),
             (SOL_PACKET, PACKET_FANOUT_DATA) => fanout::set_data(&self.socket, value),
-            (SOL_PACKET, PACKET_VERSION | PACKET_RESERVE) => {
-                let value = crate::value::read_int(value)?;
-                let mut state = self.ring.lock();
-                match (state.ring.is_some(), name) {
-                    (true, _) => return Err(Errno::EBUSY),
-                    (_, PACKET_VERSION) if !(0..=ring::V2).contains(&value) => return Err(Errno::EINVAL),
-                    (_, PACKET_VERSION) => state.version = value,
-                    // A frame has to hold it.
-                    _ => state.reserve = usize::try_from(value).map_err(|_| Errno::EINVAL)?.min(1 << 20),
-                }
-                Ok(())
-            }
+            (
+                SOL_PACKET,
+                PACKET_VERSION | PACKET_RESERVE | PACKET_LOSS | PACKET_TX_HAS_OFF | PACKET_VNET_HDR
+                | PACKET_VNET_HDR_SZ,
+            ) => self.set_ring_option(name, crate::value::read_int(value)?),
             (SOL_PACKET, PACKET_ADD_MEMBERSHIP) => self.membership(true, value),
             (SOL_PACKET, PACKET_DROP_MEMBERSHIP) => self.membership(false, value),
             _ => Err(Errno::ENOPROTOOPT),

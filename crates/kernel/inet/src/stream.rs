@@ -1,5 +1,6 @@
 //! TCP sockets. See tcp(7).
 
+use crate::names::SO_DETACH_REUSEPORT_BPF;
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, tcp};
 use crate::value::{int, read_int};
@@ -8,6 +9,7 @@ use abi::{Errno, Result, Signal};
 use caller::UserMemory;
 use netstack::tcp::{SendFlags, State, TcpSocket};
 use rights::Cap;
+use socket::filter::Program;
 use socket::{
     Blocks, Connect, Control, Names, NetNamespace, Options, Pool, Received, SendRequest, SocketInfo,
     SocketOps, SocketOptions, Transfer,
@@ -289,6 +291,7 @@ impl SocketOptions for Stream {
             libc::SO_MEMINFO => Some(Ok(self.memory())),
             libc::SO_ZEROCOPY => Some(Ok(int(self.common.kept(libc::SOL_SOCKET, name)))),
             libc::SO_TIMESTAMPING => Some(Ok(int(self.timestamping() as i32))),
+            libc::SO_GET_FILTER => Some(Ok(self.socket.filter().unwrap_or_default())),
             _ => self.socket.configure(self.net.now(), |o| self.common.get(&self.net, &o.ip, name)),
         }
     }
@@ -303,6 +306,20 @@ impl SocketOptions for Stream {
                 self.socket.set_timestamping(self.net.now(), flags);
                 Ok(())
             })),
+            libc::SO_ATTACH_FILTER => Some(Program::new(value).map(|filter| {
+                self.socket.set_filter(self.net.now(), Some(Arc::new(filter)));
+            })),
+            libc::SO_DETACH_FILTER => {
+                let had = self.socket.set_filter(self.net.now(), None);
+                Some(if had { Ok(()) } else { Err(Errno::ENOENT) })
+            }
+            libc::SO_ATTACH_REUSEPORT_CBPF => {
+                let program = Program::new(value);
+                Some(program.and_then(|one| self.socket.set_group_program(Some(Arc::new(one)))))
+            }
+            SO_DETACH_REUSEPORT_BPF => {
+                Some(read_int(value).and_then(|_| self.socket.set_group_program(None)))
+            }
             _ => self
                 .socket
                 .configure(self.net.now(), |o| self.common.set(cx, &self.net, &mut o.ip, name, value)),

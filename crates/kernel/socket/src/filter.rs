@@ -1,16 +1,21 @@
 //! Classic BPF over packets: SO_ATTACH_FILTER. See socket(7). The interpreter is the crate `bpf`.
 //!
-//! Loads from beyond the packet that have a meaning on Linux (SKF_AD_OFF, SKF_NET_OFF, SKF_LL_OFF) are not supported:
-//! EINVAL.
+//! Of the loads from beyond the packet that have a meaning on Linux these are there: the processor, a random number, and the
+//! exclusive or. Others (of SKF_AD_OFF, SKF_NET_OFF and SKF_LL_OFF) are not supported: EINVAL.
 
 use abi::{Errno, Result};
-use bpf::code::{LD_B_ABS, LD_H_ABS, LD_W_ABS, LDX_B_MSH};
+use bpf::code::{ALU, LD_B_ABS, LD_H_ABS, LD_W_ABS, LDX_B_MSH, X, XOR};
 use bpf::{Input, MAX_INSTRUCTIONS, Outside, SockFilter};
 use netstack::capture::Filter;
+use std::cell::Cell;
 use zerocopy::FromBytes;
 
 /// Offsets from here on are Linux's own (SKF_LL_OFF), as unsigned numbers.
 const SPECIAL: u32 = 0x8000_0000;
+/// Loads that are none of the packet (SKF_AD_OFF): SKF_AD_CPU, SKF_AD_ALU_XOR_X and SKF_AD_RANDOM.
+const PROCESSOR: u32 = 0xffff_f000 + 36;
+const XOR_X: u32 = 0xffff_f000 + 40;
+const RANDOM: u32 = 0xffff_f000 + 56;
 
 /// A valid program.
 pub struct Program {
@@ -27,9 +32,11 @@ impl Program {
         let code: Vec<SockFilter> = bytes
             .chunks_exact(size_of::<SockFilter>())
             .filter_map(|one| SockFilter::read_from_bytes(one).ok())
+            .map(calculation)
             .collect();
         bpf::Program::new(&code, |i| match i.code {
-            LD_W_ABS | LD_H_ABS | LD_B_ABS | LDX_B_MSH => i.k < SPECIAL,
+            LD_W_ABS | LD_H_ABS | LD_B_ABS => i.k < SPECIAL || matches!(i.k, PROCESSOR | RANDOM),
+            LDX_B_MSH => i.k < SPECIAL,
             _ => true,
         })
         .map(|program| Program { program, bytes: bytes.to_vec() })
@@ -41,11 +48,35 @@ impl Program {
     }
 }
 
-/// A packet: big-endian numbers.
-struct Packet<'a>(&'a [u8]);
+/// A load that is the exclusive or of both registers, as that calculation.
+fn calculation(i: SockFilter) -> SockFilter {
+    match i.code {
+        LD_W_ABS | LD_H_ABS | LD_B_ABS if i.k == XOR_X => SockFilter { code: ALU | XOR | X, ..i },
+        _ => i,
+    }
+}
+
+/// A packet: big-endian numbers. A run asks the host for one random number; the others come from that one.
+struct Packet<'a>(&'a [u8], Cell<Option<u64>>);
+
+impl Packet<'_> {
+    fn random(&self) -> u32 {
+        let mut state = self.1.get().unwrap_or_else(|| hostsys::clock::random_u64() | 1);
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        self.1.set(Some(state));
+        (state >> 32) as u32
+    }
+}
 
 impl Input for Packet<'_> {
     fn load(&self, at: u32, size: usize) -> std::result::Result<Option<u32>, Outside> {
+        match at {
+            PROCESSOR => return Ok(Some(hostsys::cpu::current())),
+            RANDOM => return Ok(Some(self.random())),
+            _ => {}
+        }
         let at = at as usize;
         let bytes = at.checked_add(size).and_then(|end| self.0.get(at..end)).ok_or(Outside)?;
         Ok(Some(bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte))))
@@ -59,7 +90,7 @@ impl Input for Packet<'_> {
 impl Filter for Program {
     fn accept(&self, packet: &[u8]) -> usize {
         // All of a packet is known, so the answer is.
-        self.program.run(&Packet(packet)).unwrap_or(0) as usize
+        self.program.run(&Packet(packet, Cell::new(None))).unwrap_or(0) as usize
     }
 
     fn instructions(&self) -> Option<&[u8]> {
@@ -107,6 +138,10 @@ mod tests {
         assert!(program(&[]).is_err());
         assert!(program(&[op(0x20, 0, 0, 0xffff_f000), ret]).is_err());
         assert!(program(&[op(0xb1, 0, 0, 0x8000_0000), ret]).is_err());
+        for known in [PROCESSOR, XOR_X, RANDOM] {
+            assert!(program(&[op(0x20, 0, 0, known), ret]).is_ok());
+            assert!(program(&[op(0x40, 0, 0, known + 1), ret]).is_ok(), "a place that depends on a register");
+        }
         assert!(Program::new(&vec![0; (MAX_INSTRUCTIONS + 1) * size_of::<SockFilter>()]).is_err());
     }
 }

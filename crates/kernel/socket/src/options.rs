@@ -34,6 +34,7 @@ const SO_PASSRIGHTS: i32 = 83;
 const SO_BPF_EXTENSIONS: i32 = 48;
 const SO_CNX_ADVICE: i32 = 53;
 const SO_TXTIME: i32 = 61;
+const SO_DETACH_REUSEPORT_BPF: i32 = 68;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
 const SO_RESERVE_MEM: i32 = 73;
@@ -188,6 +189,10 @@ impl Options {
         let kept = filter.map_or(message.len(), |filter| filter.accept(message));
         (kept > 0).then(|| kept.min(message.len()))
     }
+    /// The instructions of the filter; none without one.
+    fn filter(&self) -> Vec<u8> {
+        self.filter.lock().as_ref().map_or(Vec::new(), |filter| filter.bytes().to_vec())
+    }
     fn set_filter(&self, filter: Option<Arc<Program>>) -> bool {
         let mut place = self.filter.lock();
         self.filtered.store(filter.is_some(), Ordering::Relaxed);
@@ -252,6 +257,7 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
             return Ok([on, secs].as_bytes().to_vec());
         }
         SO_NETNS_COOKIE => return Err(Errno::EINVAL),
+        libc::SO_GET_FILTER => return Ok(o.filter()),
         _ if FLAGS.contains(&name) || INTS.contains(&name) => o.kept(name),
         _ => return Err(Errno::ENOPROTOOPT),
     };
@@ -332,6 +338,8 @@ fn set_kept(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> R
         }
         libc::SO_MARK | libc::SO_BUSY_POLL if v != 0 && !admin() => return Err(Errno::EPERM),
         libc::SO_DETACH_FILTER => return Err(Errno::ENOENT),
+        // Only sockets of ports form groups.
+        libc::SO_ATTACH_REUSEPORT_CBPF | SO_DETACH_REUSEPORT_BPF => return Err(Errno::EINVAL),
         _ if FLAGS.contains(&name) => o.keep(name, (v != 0) as i32),
         _ if INTS.contains(&name) => o.keep(name, v),
         _ => return Err(Errno::ENOPROTOOPT),

@@ -171,10 +171,12 @@ pub fn shutdown(c: &mut Current, fd: Fd, how: i32) -> SysResult {
     Ok(0)
 }
 
+/// Bytes of an instruction of a filter.
+const ONE: usize = 8;
+
 /// The instructions that a `struct sock_fprog` names.
 fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
-    /// Bytes of an instruction, and most instructions (BPF_MAXINSNS).
-    const ONE: usize = 8;
+    /// Most instructions (BPF_MAXINSNS).
     const MOST: usize = 4096;
     let program: &[u8; 16] = program.try_into().map_err(|_| Errno::EINVAL)?;
     let (count, at) = program.split_at(8);
@@ -272,11 +274,27 @@ fn get_option(c: &mut Current, fd: Fd, (level, name): (i32, i32), value: Ptr, le
         libc::SOL_SOCKET => options::get(s.ops()?, name)?,
         _ => s.ops()?.get_option(level, name)?,
     };
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_GET_FILTER) {
+        return put_filter(c, &v, (value, len), room);
+    }
     let n = returned((level, name), &v, room)?;
     // Of the list of a netlink socket's groups there are whole words, and its length is that of all.
     let listed = level == SOL_NETLINK && name == NETLINK_LIST_MEMBERSHIPS;
     c.write_bytes(value.0, &v[..if listed { n / 4 * 4 } else { n }])?;
     c.write_value(len.0, &(if listed { v.len() } else { n } as i32))?;
+    Ok(0)
+}
+
+/// SO_GET_FILTER: instructions, which its lengths count. Without room only their number is told.
+fn put_filter(c: &mut Current, code: &[u8], (value, len): (Ptr, Ptr), room: usize) -> SysResult {
+    let count = code.len() / ONE;
+    if room > 0 && room < count {
+        return Err(Errno::EINVAL.into());
+    }
+    if room > 0 {
+        c.write_bytes(value.0, code)?;
+    }
+    c.write_value(len.0, &(count as i32))?;
     Ok(0)
 }
 

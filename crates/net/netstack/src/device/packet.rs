@@ -177,6 +177,12 @@ impl PacketSocket {
         self.inner.lock().filter = filter;
     }
 
+    /// The instructions of the filter; empty without one.
+    pub fn filter(&self) -> Vec<u8> {
+        let inner = self.inner.lock();
+        inner.filter.as_ref().and_then(|filter| filter.instructions()).unwrap_or_default().to_vec()
+    }
+
     /// `PACKET_IGNORE_OUTGOING`
     pub fn ignore_outgoing(&self, on: bool) {
         self.inner.lock().incoming_only = on;
@@ -205,8 +211,15 @@ impl PacketSocket {
         std::mem::take(&mut self.inner.lock().statistics)
     }
 
-    /// Sends a frame; `to` gives interface, protocol and, without link headers, the destination (`struct sockaddr_ll`).
-    pub fn send(&self, now: Ktime, data: &[u8], to: Option<(u32, u16, Mac)>) -> Result<usize, Errno> {
+    /// Sends a frame with what is left to do about it; `to` gives interface, protocol and, without link headers, the destination
+    /// (`struct sockaddr_ll`).
+    pub fn send(
+        &self,
+        now: Ktime,
+        data: &[u8],
+        offload: Offload,
+        to: Option<(u32, u16, Mac)>,
+    ) -> Result<usize, Errno> {
         let (bound, protocol) = {
             let inner = self.inner.lock();
             (inner.iface, inner.protocol)
@@ -220,14 +233,16 @@ impl PacketSocket {
         if data.len() < header {
             return Err(Errno::EINVAL);
         }
-        if data.len() > link.mtu() as usize + header {
+        // What is to be cut is no longer than a packet of IP can say.
+        let most = if offload.gso.is_some() { usize::from(u16::MAX) } else { link.mtu() as usize };
+        if data.len() > most + header {
             return Err(Errno::EMSGSIZE);
         }
         let mut buf = self.links.pool.copy(data);
         if self.cooked && link.kind != Kind::Tunnel {
             buf.push_front(Ethernet { dst: mac, src: link.mac(), kind: U16::new(protocol) }.as_bytes());
         }
-        let frame = Frame::new(buf);
+        let frame = Frame::with(buf, offload);
         self.taps.show(now, &link, &frame, true);
         if link.kind == Kind::Loopback {
             loop_raw(&link, frame);

@@ -28,8 +28,8 @@ impl TcpSocket {
         let options = &inner.conn.options;
         let (inline, window) = (options.oob_inline, options.window_limit(&self.stack.net.sysctls));
         let locked = options.receive_buffer.is_some();
-        let packets_only = options.ip.min_ttl > 0 || options.ip.min_hops > 0;
-        if let Some(size) = options.send_buffer {
+        let packets_only = TcpSocket::needs_packets(&inner);
+        if let Some(size) = inner.conn.options.send_buffer {
             inner.conn.tx_limit = size;
         }
         self.release_direct(&mut inner, now);

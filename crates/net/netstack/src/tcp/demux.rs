@@ -5,7 +5,8 @@ use super::conn::{Emit, State};
 use super::emit::Packets;
 use super::handshake::Answer;
 use super::input::Verdict;
-use super::socket::{Tcp, TcpSocket, is_reset};
+use super::socket::{Inner, Tcp, TcpSocket, is_reset};
+use super::table::Program;
 use crate::chain::{Blocks, Span};
 use crate::network::path::Cast;
 use crate::network::received::Packet;
@@ -44,6 +45,7 @@ impl Tcp {
             now: packet.now,
             tuple: (local, remote),
             seg: &seg,
+            bytes,
             data,
             congested: packet.info.congested(),
             device: packet.iface.index,
@@ -66,10 +68,22 @@ impl Tcp {
 
     fn listener_input(&self, arrival: &Arrival<'_>) {
         let (local, remote) = arrival.tuple;
-        let hash = || self.net.keys.hash("reuseport", arrival.tuple);
-        let Some(listener) = self.table.find_listener(local, remote, arrival.device, hash) else {
+        let choose = |program: Option<&Program>, count: usize| {
+            let payload = arrival.data.bytes();
+            let chosen = program.map(|program| program.accept(payload)).filter(|number| *number < count);
+            let hash = || (self.net.keys.hash("reuseport", arrival.tuple) % count as u64) as usize;
+            chosen.unwrap_or_else(hash)
+        };
+        let Some((chosen, others)) = self.table.find_listener(local, remote, arrival.device, choose) else {
             return self.reset(arrival);
         };
+        // A half-open connection stays with the listener that the program chose for its SYN.
+        let has_request = |one: &Arc<TcpSocket>| {
+            one.inner.lock().listener.as_ref().is_some_and(|l| l.requests.contains_key(&arrival.tuple))
+        };
+        let begins = arrival.seg.flags.contains(Flags::SYN) && !arrival.seg.flags.contains(Flags::ACK);
+        let known = others.iter().find(|one| !begins && has_request(one));
+        let listener = known.cloned().unwrap_or(chosen);
         let mut inner = listener.inner.lock();
         if !TcpSocket::listens(&inner) {
             drop(inner);
@@ -78,6 +92,8 @@ impl Tcp {
         if arrival.came_too_far(&inner.conn.options.ip) {
             return self.net.counters.tcp.min_ttl_drop.bump();
         }
+        let Some(arrival) = arrival.passed(inner.filter.as_ref()) else { return };
+        let arrival = &arrival;
         let answer = listener.listener_input(&mut inner, arrival);
         listener.settle(&mut inner);
         drop(inner);
@@ -86,7 +102,8 @@ impl Tcp {
             Answer::Reset => self.reset(arrival),
             Answer::Taken => listener.tell(Events::IN),
             Answer::Child(child) => {
-                if child.segment_input(arrival) == Verdict::Reset {
+                // The listener's filter has seen the segment.
+                if child.process(&mut child.inner.lock(), arrival) == Verdict::Reset {
                     self.reset(arrival);
                 }
                 listener.tell(Events::IN);
@@ -142,13 +159,15 @@ impl Tcp {
         let remote = SocketAddr::new(quote.info.dst, u16::from_be_bytes([c, d]));
         let seq = Seq(u32::from_be_bytes([e, f, g, h]));
         let Some(socket) = self.table.find(&(local, remote)) else {
-            let listener = self.table.find_listener(local, remote, 0, || 0);
+            let listener = self.table.find_listener(local, remote, 0, |_, _| 0);
             let forget = |listener: Arc<TcpSocket>| {
                 let mut inner = listener.inner.lock();
                 let ends = error.fatal || local.is_ipv4() && ENDS_HANDSHAKE.contains(&error.errno);
                 inner.listener.as_mut().is_some_and(|l| ends && l.forget(&(local, remote), seq))
             };
-            return listener.is_some_and(forget);
+            return listener.is_some_and(|(chosen, others)| {
+                if others.is_empty() { forget(chosen) } else { others.into_iter().any(forget) }
+            });
         };
         let mut inner = socket.inner.lock();
         let known =
@@ -183,7 +202,14 @@ impl TcpSocket {
             self.stack.net.counters.tcp.min_ttl_drop.bump();
             return Verdict::Done;
         }
-        self.run(&mut inner, arrival.now, |conn, cx| {
+        // In TIME-WAIT Linux has no socket any more, and so no filter.
+        let filter = inner.filter.as_ref().filter(|_| inner.conn.state != State::TimeWait);
+        let Some(arrival) = arrival.passed(filter) else { return Verdict::Done };
+        self.process(&mut inner, &arrival)
+    }
+
+    fn process(&self, inner: &mut Inner, arrival: &Arrival<'_>) -> Verdict {
+        self.run(inner, arrival.now, |conn, cx| {
             let verdict = conn.on_segment(cx, arrival.seg, arrival.data, arrival.congested);
             conn.tune_receive_buffer(cx);
             verdict

@@ -17,6 +17,7 @@
 //! | `arm`, `timers` | setting timers; what happens when nothing happens |
 //! | `socket`, `configure`, `open`, `io`, `close` | what the kernel sees of a socket |
 //! | `listener`, `handshake` | half-open connections |
+//! | `filter` | programs that drop segments, or choose a listener |
 
 mod ack;
 mod arm;
@@ -34,6 +35,7 @@ mod demux;
 mod direct;
 mod emit;
 mod fastopen;
+mod filter;
 mod handshake;
 mod info;
 mod input;

@@ -85,7 +85,12 @@ impl TcpSocket {
         }
         let binding = self.binding(&inner, ip, address.port(), false);
         let range = self.stack.net.sysctls.port_range();
-        let binding = self.stack.tcp.table.bind(&self.stack.net.keys, range, binding, self.id())?;
+        let binding = self.stack.tcp.table.bind(
+            &self.stack.net.keys,
+            range,
+            (binding, inner.program.is_some()),
+            self.id(),
+        )?;
         (inner.binding, inner.named, inner.bound) = (Some(binding), address.port() != 0, Some(ip));
         Ok(())
     }
@@ -108,12 +113,17 @@ impl TcpSocket {
         let (reuse_addr, reuse_port) = (inner.conn.options.ip.reuse_addr, inner.conn.options.ip.reuse_port);
         let wanted = Binding { listening: true, reuse_addr, reuse_port, ..old };
         let range = self.stack.net.sysctls.port_range();
-        let binding = self.stack.tcp.table.bind(&self.stack.net.keys, range, wanted, self.id())?;
+        let binding = self.stack.tcp.table.bind(
+            &self.stack.net.keys,
+            range,
+            (wanted, inner.program.is_some()),
+            self.id(),
+        )?;
         inner.binding = Some(binding);
-        inner.listener = Some(Listener::new(backlog));
+        inner.listener = Some(Box::new(Listener::new(backlog)));
         inner.conn.state = State::Listen;
         if let Some(me) = self.me.upgrade() {
-            self.stack.tcp.table.listen(binding, &me);
+            self.stack.tcp.table.listen(binding, &me, inner.program.take());
         }
         Ok(())
     }
@@ -281,7 +291,9 @@ impl TcpSocket {
             (open.used, open.free, open.known_mss) = (true, free, known.mss);
             open.cookie = cookie.filter(|_| !free);
         }
-        *self.rx.queue.lock() = RxQueue::of(&self.stack.net.memory, self.stack.net.pool());
+        let mut queue = RxQueue::of(&self.stack.net.memory, self.stack.net.pool());
+        queue.packets_only = TcpSocket::needs_packets(inner);
+        *self.rx.queue.lock() = queue;
         inner.conn.state = State::SynSent;
         Ok(Some(iss))
     }
@@ -305,7 +317,7 @@ impl TcpSocket {
         for port in candidates(&self.stack.net.keys, self.stack.net.sysctls.port_range(), salt) {
             let local = SocketAddr::new(ip, port);
             let wanted = self.binding(inner, ip, port, true);
-            if table.take(wanted, self.id(), true).is_none() {
+            if table.take(wanted, self.id(), (wanted.reuse_addr, wanted.reuse_port)).is_none() {
                 continue;
             }
             if let Some(entered) = self.enter((local, remote), now) {
@@ -339,6 +351,8 @@ impl TcpSocket {
         let sizes = sizes(&path);
         own.conn.set_path(sizes.0, sizes.1);
         (own.tuple, own.path, own.registered) = (Some(tuple), Some(path), true);
+        own.filter = inner.filter.clone();
+        child.rx.queue.lock().packets_only = TcpSocket::needs_packets(&own);
         own.binding = inner.binding.map(|binding| Binding { listening: false, ip: tuple.0.ip(), ..binding });
         drop(own);
         child

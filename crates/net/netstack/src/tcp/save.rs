@@ -4,11 +4,13 @@
 //! steps: first all are put in their places, then they go on. So no socket sends to one that is not there yet.
 
 use super::conn::{Conn, State};
+use super::filter::instructions;
 use super::listener::{Listener, Request};
 use super::rx::RxQueue;
 use super::socket::{TcpContext, TcpSocket};
 use super::table::{Tuple, count};
 use crate::chain::Chain;
+use crate::device::capture::Filter;
 use crate::notify::Notifier;
 use crate::plain;
 use crate::ports::Binding;
@@ -51,6 +53,12 @@ pub struct TcpState {
     listener: Option<ListenerState>,
     /// The peer is not of this kernel.
     outside: bool,
+    /// The instructions of its filter; none without one.
+    #[serde(default)]
+    filter: Vec<u8>,
+    /// Those of the program that chooses a listener.
+    #[serde(default)]
+    program: Vec<u8>,
 }
 
 /// What a listening socket has beside its options.
@@ -93,9 +101,30 @@ struct Place {
     outside: bool,
     /// Half-open connections with such peers.
     requests: Vec<Tuple>,
+    /// The instructions of its filter and of the program of its group.
+    programs: [Vec<u8>; 2],
 }
 
 impl Placed {
+    /// Gives the sockets their filters and programs, which `make` makes of instructions. Comes before [`Placed::go_on`].
+    pub fn attach(
+        &mut self,
+        now: Ktime,
+        make: impl Fn(&[u8]) -> Result<Arc<dyn Filter>, Errno>,
+    ) -> Result<(), Errno> {
+        for place in &mut self.0 {
+            let [filter, program] = std::mem::take(&mut place.programs);
+            if !filter.is_empty() {
+                place.socket.set_filter(now, Some(make(&filter)?));
+            }
+            if !program.is_empty() {
+                // It has no effect where there is no group any more.
+                let _ = place.socket.set_group_program(Some(make(&program)?));
+            }
+        }
+        Ok(())
+    }
+
     /// The sockets go on: timers are set, and what is due is sent. All stacks of the kernel must be there.
     pub fn go_on(self, now: Ktime, outside: Outside) {
         // Ends come first, so that what goes on finds its peer as it is.
@@ -170,6 +199,8 @@ impl TcpSocket {
             deferred: inner.deferred,
             listener,
             outside: inner.registered && inner.tuple.is_some_and(|tuple| outside(tuple.1.ip())),
+            filter: instructions(inner.filter.as_ref()).unwrap_or_default(),
+            program: self.group_program(&inner).unwrap_or_default(),
         }
     }
 
@@ -193,7 +224,7 @@ impl TcpSocket {
             Some(saved) => {
                 let foreign = saved.requests.iter().filter(|(.., outside)| *outside);
                 requests = foreign.map(|(tuple, ..)| *tuple).collect();
-                let mut listener = Listener::new(saved.backlog);
+                let mut listener = Box::new(Listener::new(saved.backlog));
                 (listener.deadline, listener.cookies_at) = (saved.deadline, saved.cookies_at);
                 let entries = saved.requests.into_iter();
                 listener.requests = entries.map(|(tuple, request, _)| (tuple, request)).collect();
@@ -235,14 +266,15 @@ impl TcpSocket {
         if let Some(binding) = saved.binding {
             stack.tcp.table.inherit(binding, socket.id());
             if listens {
-                stack.tcp.table.listen(binding, &socket);
+                stack.tcp.table.listen(binding, &socket, None);
             }
         }
         if matches!(inner.conn.state, State::Established | State::CloseWait) {
             stack.net.counters.tcp.curr_estab.bump();
         }
         drop(inner);
-        placed.0.push(Place { socket: socket.clone(), outside: saved.outside, requests });
+        let programs = [saved.filter, saved.program];
+        placed.0.push(Place { socket: socket.clone(), outside: saved.outside, requests, programs });
         Ok(socket)
     }
 

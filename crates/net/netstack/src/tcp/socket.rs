@@ -11,8 +11,9 @@ use super::listener::Listener;
 use super::notices::Notice;
 use super::options::TcpOptions;
 use super::rx::RxQueue;
-use super::table::{Table, Tuple, count};
+use super::table::{Program, Table, Tuple, count};
 use crate::chain::Chain;
+use crate::device::capture::Filter;
 use crate::device::iface::Upper;
 use crate::network::layer::Network;
 use crate::network::path::Path;
@@ -110,7 +111,7 @@ impl Direct {
 /// All but the receive queue.
 pub(super) struct Inner {
     pub(super) conn: Conn,
-    pub(super) listener: Option<Listener<TcpSocket>>,
+    pub(super) listener: Option<Box<Listener<TcpSocket>>>,
     pub(super) binding: Option<Binding>,
     /// The port was named by bind(2): it stays with the socket when a connection ends.
     pub(super) named: bool,
@@ -130,6 +131,10 @@ pub(super) struct Inner {
     pub(super) armed: Option<Ktime>,
     waits: bool,
     pub(super) direct: Option<Direct>,
+    /// `SO_ATTACH_FILTER`
+    pub(super) filter: Option<Arc<dyn Filter>>,
+    /// The program of the group that the socket begins when it listens (`SO_ATTACH_REUSEPORT_CBPF`).
+    pub(super) program: Option<Program>,
 }
 
 impl TcpSocket {
@@ -161,6 +166,8 @@ impl TcpSocket {
             armed: None,
             waits: false,
             direct: None,
+            filter: None,
+            program: None,
         };
         Arc::new_cyclic(|me| TcpSocket {
             stack: stack.clone(),

@@ -4,6 +4,7 @@
 //! rarely. All locks are below those of sockets.
 
 use super::conn::Learnt;
+use crate::device::capture::Filter;
 use crate::keys::Keys;
 use crate::ports::{Binding, candidates, score};
 use crate::wire::tcp::Cookie;
@@ -33,7 +34,17 @@ pub(crate) struct ServerMemory {
 /// Local and remote address.
 pub(crate) type Tuple = (SocketAddr, SocketAddr);
 
-type Listeners<S> = HashMap<u16, Vec<(Binding, Arc<S>)>>;
+/// A program that chooses a listener of those that share a port (`SO_ATTACH_REUSEPORT_CBPF`): it gives the number of one.
+pub(crate) type Program = Arc<dyn Filter>;
+
+struct Listening<S> {
+    binding: Binding,
+    socket: Arc<S>,
+    /// All listeners of a group have the same.
+    program: Option<Program>,
+}
+
+type Listeners<S> = HashMap<u16, Vec<Listening<S>>>;
 
 type Ports = HashMap<u16, HashMap<usize, Binding>>;
 
@@ -93,26 +104,29 @@ impl<S> Table<S> {
         }
     }
 
-    /// Takes a port for a socket; port 0 asks for any free one.
+    /// Takes a port for a socket; port 0 asks for any free one. With a program of its own, a socket does not join others of
+    /// SO_REUSEPORT.
     pub(crate) fn bind(
         &self,
         keys: &Keys,
         range: (u16, u16),
-        binding: Binding,
+        (binding, own_program): (Binding, bool),
         id: usize,
     ) -> Result<Binding, Errno> {
         if binding.port != 0 {
-            return self.take(binding, id, true).ok_or(Errno::EADDRINUSE);
+            let shares = (binding.reuse_addr, binding.reuse_port && !own_program);
+            return self.take(binding, id, shares).ok_or(Errno::EADDRINUSE);
         }
         let mut ports = candidates(keys, range, 0);
-        ports.find_map(|port| self.take(Binding { port, ..binding }, id, false)).ok_or(Errno::EADDRINUSE)
+        let taken = ports.find_map(|port| self.take(Binding { port, ..binding }, id, (false, false)));
+        taken.ok_or(Errno::EADDRINUSE)
     }
 
-    /// Takes a port, unless another socket is in the way.
-    pub(crate) fn take(&self, binding: Binding, id: usize, share: bool) -> Option<Binding> {
+    /// Takes a port, unless another socket is in the way. `shares` says whether sockets with SO_REUSEADDR and SO_REUSEPORT are not.
+    pub(crate) fn take(&self, binding: Binding, id: usize, shares: (bool, bool)) -> Option<Binding> {
         let mut shard = self.ports[usize::from(binding.port) % SHARDS].lock();
         let holders = shard.entry(binding.port).or_default();
-        let asked = if share { binding } else { Binding { reuse_addr: false, reuse_port: false, ..binding } };
+        let asked = Binding { reuse_addr: shares.0, reuse_port: shares.1, ..binding };
         let blocked = holders.iter().any(|(other, held)| *other != id && asked.conflicts(held));
         if !blocked {
             holders.insert(id, binding);
@@ -139,37 +153,79 @@ impl<S> Table<S> {
         }
     }
 
-    /// Adds a listener.
-    pub(crate) fn listen(&self, binding: Binding, socket: &Arc<S>) {
-        self.listeners.write().entry(binding.port).or_default().push((binding, socket.clone()));
+    /// Adds a listener, with the program of its group; its own counts when it is the first one.
+    pub(crate) fn listen(&self, binding: Binding, socket: &Arc<S>, own: Option<Program>) {
+        let mut listeners = self.listeners.write();
+        let list = listeners.entry(binding.port).or_default();
+        let group = list.iter().find(|other| binding.shares(&other.binding));
+        let program = group.map_or(own, |other| other.program.clone());
+        list.push(Listening { binding, socket: socket.clone(), program });
+    }
+
+    /// Gives the group of a listener a program, or takes it away. Returns the one before; `None` without a group.
+    pub(crate) fn set_program(
+        &self,
+        port: u16,
+        socket: &S,
+        program: Option<Program>,
+    ) -> Option<Option<Program>> {
+        let mut listeners = self.listeners.write();
+        let list = listeners.get_mut(&port)?;
+        let one = list.iter().find(|one| std::ptr::eq(&*one.socket, socket))?;
+        let (own, before) = (one.binding, one.program.clone());
+        if !own.reuse_port {
+            return None;
+        }
+        for one in list.iter_mut().filter(|one| own.shares(&one.binding)) {
+            one.program = program.clone();
+        }
+        Some(before)
+    }
+
+    /// The program of a listener's group.
+    pub(crate) fn program(&self, port: u16, socket: &S) -> Option<Program> {
+        let listeners = self.listeners.read();
+        listeners.get(&port)?.iter().find(|one| std::ptr::eq(&*one.socket, socket))?.program.clone()
     }
 
     /// Removes a listener.
     pub(crate) fn unlisten(&self, port: u16, socket: &S) {
         let mut listeners = self.listeners.write();
         let Some(list) = listeners.get_mut(&port) else { return };
-        list.retain(|(_, other)| !std::ptr::eq(&**other, socket));
+        if let Some(at) = list.iter().position(|one| std::ptr::eq(&*one.socket, socket)) {
+            // The last one of its group gets its number.
+            let own = list[at].binding;
+            let last = list.iter().rposition(|one| own.shares(&one.binding)).unwrap_or(at);
+            list.swap(at, last);
+            list.remove(last);
+        }
         if list.is_empty() {
             listeners.remove(&port);
         }
     }
 
-    /// The listener for a segment; equally good ones (SO_REUSEPORT) share by `hash`.
+    /// The listener for a segment. Of equally good ones (SO_REUSEPORT) `choose` tells the number, from their program and how
+    /// many there are. With a program, the others that it could have chosen come second.
     pub(crate) fn find_listener(
         &self,
         to: SocketAddr,
         from: SocketAddr,
         device: u32,
-        hash: impl Fn() -> u64,
-    ) -> Option<Arc<S>> {
+        choose: impl Fn(Option<&Program>, usize) -> usize,
+    ) -> Option<(Arc<S>, Vec<Arc<S>>)> {
         let listeners = self.listeners.read();
         let list = listeners.get(&to.port())?;
         let rank = |binding: &Binding| score(binding, None, to.ip(), from, device);
-        let best = list.iter().filter_map(|(binding, _)| rank(binding)).max()?;
-        let mut equal = list.iter().filter(|(binding, _)| rank(binding) == Some(best));
-        let count = equal.clone().count() as u64;
-        let pick = if count > 1 { hash() % count } else { 0 };
-        equal.nth(pick as usize).map(|(_, socket)| socket.clone())
+        let best = list.iter().filter_map(|one| rank(&one.binding)).max()?;
+        let mut equal = list.iter().filter(|one| rank(&one.binding) == Some(best));
+        let count = equal.clone().count();
+        let program = if count > 1 { equal.clone().find_map(|one| one.program.as_ref()) } else { None };
+        let pick = if count > 1 { choose(program, count) } else { 0 };
+        let others = match program {
+            Some(_) => equal.clone().map(|one| one.socket.clone()).collect(),
+            None => Vec::new(),
+        };
+        equal.nth(pick).map(|one| (one.socket.clone(), others))
     }
 
     /// What is known of a server, and the Fast Open cookie for it; an empty one asks for it.
@@ -195,7 +251,8 @@ impl<S> Table<S> {
 
     /// All sockets, for /proc/net/tcp and sock_diag.
     pub(crate) fn all(&self) -> Vec<Arc<S>> {
-        let mut all: Vec<_> = self.listeners.read().values().flatten().map(|(_, s)| s.clone()).collect();
+        let mut all: Vec<_> =
+            self.listeners.read().values().flatten().map(|one| one.socket.clone()).collect();
         for shard in &self.connections {
             all.extend(shard.read().values().cloned());
         }

@@ -5,7 +5,7 @@ use crate::addr::Prefix;
 use crate::capture::{ALL, Filter, PacketType};
 use crate::datagram::Protocol;
 use crate::driver::Features;
-use crate::frame::Frame;
+use crate::frame::{Frame, Offload};
 use crate::iface::{Address, Config, Iface, Kind, LOOPBACK};
 use crate::notify::Silent;
 use crate::queue::QueueDevice;
@@ -185,7 +185,10 @@ fn packet_sockets_see_both_directions() {
     );
     let frame = [&b.eth.mac().0[..], &a.eth.mac().0, &[0x88, 0xb5], b"own protocol"].concat();
     let cooked = b.stack.packet_socket(true, 0x88b5, Arc::new(Silent));
-    assert_eq!(sniffer.send(T0, &frame, Some((a.eth.index, 0, Mac::default()))), Ok(frame.len()));
+    assert_eq!(
+        sniffer.send(T0, &frame, Offload::default(), Some((a.eth.index, 0, Mac::default()))),
+        Ok(frame.len())
+    );
     exchange(T0, &a, &b);
     let got = cooked.receive(false).unwrap();
     assert_eq!((&*got.data, got.from, got.kind), (&b"own protocol"[..], a.eth.mac(), Host));

@@ -4,7 +4,7 @@ use super::hosts::T0;
 use crate::addr::Prefix;
 use crate::capture::ALL;
 use crate::datagram::Protocol;
-use crate::frame::Frame;
+use crate::frame::{Frame, Offload};
 use crate::iface::{Address, Config, Iface, Kind, LOOPBACK};
 use crate::memory::Memory;
 use crate::notify::Silent;
@@ -160,7 +160,7 @@ fn frames_with_many_tags() {
         a.receive(T0, bottom.index, Frame::new(a.pool().copy(&frame)));
         assert!(tower.iter().all(|link| link.counters.rx_packets.get() == 1));
         let socket = a.packet_socket(false, ALL, Arc::new(Silent));
-        socket.send(T0, &frame, Some((tower[7].index, 0, Mac::default()))).unwrap();
+        socket.send(T0, &frame, Offload::default(), Some((tower[7].index, 0, Mac::default()))).unwrap();
         assert!(tower.iter().all(|link| link.counters.tx_packets.get() == 1));
         socket.close();
     });
