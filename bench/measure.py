@@ -87,8 +87,12 @@ def place(bind):
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def sh(column, text, bind=False, env=(), timeout=120):
+def sh(column, text, bind=False, env=(), timeout=120, before=""):
+    """Runs a shell's text in a column, and `before` natively in the same place, if it is given."""
     with place(bind) as directory:
+        if before:
+            words = ["env", "-i", f"PATH={PATH}", f"WORK={directory or '/tmp'}", *env, "sh", "-ec", before]
+            subprocess.run(words, check=True, timeout=timeout, **QUIET)
         words = ["env", "-i", f"PATH={PATH}", "HOME=/tmp", "LC_ALL=C.UTF-8", f"WORK={directory or '/tmp'}", *env]
         return subprocess.run([*column.command(directory), *words, "sh", "-c", text], timeout=timeout, **QUIET)
 
@@ -145,12 +149,16 @@ INTO = 'set -e; top=$(mktemp -d "$WORK/bench.XXXXXX"); trap \'cd /; rm -rf "$top
 
 
 def program(column, row, env):
+    into, prep, before = INTO, row.prep or ":", ""
+    if row.cold:
+        into, prep, before = 'set -e; cd "$WORK/cold"', ":", f'mkdir "$WORK/cold"; cd "$WORK/cold"; {row.prep}'
     r = sh(
         column,
-        f"{INTO}\n{{ {row.prep or ':'}\n}} >/dev/null 2>&1\na=$(date +%s%N)\n{{ {row.run}\n}} >/dev/null\nb=$(date "
+        f"{into}\n{{ {prep}\n}} >/dev/null 2>&1\na=$(date +%s%N)\n{{ {row.run}\n}} >/dev/null\nb=$(date "
         f"+%s%N)\necho took $((b - a))",
         row.bind,
         env,
+        before=before,
     )
     took = figures(r).get("took")
     return (took, "") if took and r.returncode == 0 else (None, last(r))

@@ -1,6 +1,6 @@
 """The rows of bench/run that are programs: what each does, where, what it needs, and what the figures are aimed at."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # What the rows are aimed at, as multiples of native time.
 AIM = {
@@ -82,12 +82,13 @@ AIM = {
 @dataclass
 class Program:
     """Shell text: `prep` runs first, `run` is timed inside by date, in an empty directory of the root or of a bind
-    mount."""
+    mount. With `cold`, `prep` runs natively before the container starts, which so knows nothing of the files."""
 
     run: str
     prep: str = ""
     needs: dict = field(default_factory=dict)  # program -> Debian package
     bind: bool = False
+    cold: bool = False
 
 
 @dataclass
@@ -163,6 +164,12 @@ PROGRAMS = {
     # program: it is the Linux Test Project's.
     "fsstress": Program('"$FSSTRESS" -d . -n 500 -p 20 -l 3 -s 1'),
 }
+
+# Files of the host that the container has not seen: each is looked for once.
+PROGRAMS["find_cold"] = Program("find t -type f -size -1", FILES, cold=True)
+# Ways to work with many files, in a directory that is shared with the host.
+SHARED = ["git_commit", "git_status_log", "tar_create", "tar_extract", "rm_tree", "find_stat", "find_cold"]
+PROGRAMS |= {f"{row}_bind": replace(PROGRAMS[row], bind=True) for row in SHARED}
 
 WORKLOADS = [
     Workload(

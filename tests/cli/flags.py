@@ -54,7 +54,15 @@ def test_flags_without_effect():
         assert flag.split("=")[0] + " is without effect: " in result.stderr, result.stderr
     check(RF("--dcache", "100", "list", "-q").returncode, 0)
     # What is so anyway.
-    for flag in ("--dcache=-1", "--gso", "--qdisc=none", "--reproduce-nat=false", "--oci-seccomp", "--fdlimit=-1"):
+    for flag in (
+        "--dcache=-1",
+        "--gso",
+        "--qdisc=none",
+        "--allow-suid",
+        "--reproduce-nat=false",
+        "--oci-seccomp",
+        "--fdlimit=-1",
+    ):
         check(succeeds(flag, "list", "-q"), "")
 
 
@@ -62,9 +70,9 @@ def test_flags_that_are_refused():
     for flag, why in (
         ("--reproduce-nat", "iptables"),
         ("--reproduce-nftables", "nft"),
+        ("--allow-suid=false", "noNewPrivileges"),
         ("--character-device-policy=x", "no device of the host"),
-        ("--host-uds=create", "bind"),
-        ("--host-uds=all", "bind"),
+        ("--host-uds=some", "none, open, create or all"),
         ("--fdlimit=100", "10000"),
         ("--gso=perhaps", "true or false"),
         ("--debug-log-format=xml", "json"),
@@ -80,7 +88,7 @@ def test_flags_that_are_refused():
         (["debug", "--stacks", "x"], "--profile"),
         (["debug", "--mount", "tmpfs:a:b", "x"], "mount"),
         (["tar", "x"], "overlay export"),
-        (["statefile"], "no checkpoint"),
+        (["statefile"], "use checkpoint and restore"),
     ):
         one_line(RF(*args), 2, why)
 

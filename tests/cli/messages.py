@@ -128,6 +128,17 @@ def test_overlay_diff_as_json():
         RF("delete", "--force", "x")
 
 
+def test_hints_about_mounts():
+    """They have no effect, and it is said so once for each mount."""
+    dir = RF.bundle("true")
+    hints = {f"dev.gvisor.spec.mount.{key}": "x" for key in ("cache.share", "cache.type", "a.source")}
+    RF.edit(dir, lambda config: config.setdefault("annotations", {}).update(hints))
+    result = RF("run", "--bundle", dir, "x")
+    lines = [line for line in result.stderr.splitlines() if "dev.gvisor.spec.mount." in line]
+    check((result.returncode, len(lines)), (0, 2), result.stderr)
+    assert all("is without effect" in line for line in lines), lines
+
+
 def test_failing_starts_say_one_thing():
     """Under a limit on processes that is just too low there is the error and no warning beside."""
     need_root()

@@ -114,6 +114,8 @@ def leftovers(stage):
         "/run/containerd/ringfence/default",
         "/run/containerd/ringfence/k8s.io",
         "/run/containerd/s",
+        # Docker of an ordinary user.
+        "/run/xdg/docker/runtime-runc/moby",
     ):
         names = os.listdir(state) if os.path.isdir(state) else []
         found += [f"{state}/{n}" for n in names if n != WRITE_BACK]

@@ -14,6 +14,7 @@ def arguments(doc):
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--runtime", default=target + "/x86_64-unknown-linux-gnu/debug/ringfence", metavar="PROGRAM")
     p.add_argument("--platform", default="systrap")
+    p.add_argument("--directfs", default="true", choices=["true", "false"], help="false: the gofer serves files")
     made = [d for d in (target + "/rootfs/bookworm", target + "/rootfs/demo") if os.path.exists(d + "/.complete")]
     p.add_argument(
         "--rootfs",
@@ -38,10 +39,11 @@ class Ringfence:
         shutil.copy(args.runtime, self.binary)
         if os.path.exists(args.runtime + ".debug"):
             shutil.copy(args.runtime + ".debug", self.binary + ".debug")
+        self.files = [] if args.directfs == "true" else ["--directfs=false"]
         # The terminal tests need a program without arguments: a wrapper that adds the platform.
         self.program = self.scratch + "/ringfence"
         with open(self.program, "w") as f:
-            f.write(f'#!/bin/sh\nexec {self.binary} --platform={args.platform} "$@"\n')
+            f.write(f'#!/bin/sh\nexec {self.binary} --platform={args.platform} {" ".join(self.files)} "$@"\n')
         os.chmod(self.program, 0o755)
         self.platform = args.platform
         self.state = self.scratch + "/state"
@@ -50,6 +52,7 @@ class Ringfence:
     def argv(self, args):
         given = any(a.startswith("--root") for a in args[:2])
         platform = [] if any(a.startswith("--platform") for a in args) else [f"--platform={self.platform}"]
+        platform += [] if any(a.startswith("--directfs") for a in args) else self.files
         return [self.binary, *platform, *([] if given else ["--root", self.state]), *args]
 
     # How long things may take is for a machine with much else to do: only a fault uses it up.

@@ -2,7 +2,7 @@
 
 import os, select, shutil, signal, subprocess, time
 
-from results import need, need_file, need_programs
+from results import need, need_file, need_programs, need_root
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"
@@ -270,8 +270,16 @@ class Changes:
 
         def threads():
             boot = self.rf.processes("boot")[0]
-            names = [open(f"/proc/{boot}/task/{t}/comm").read() for t in os.listdir(f"/proc/{boot}/task")]
+            names = [name_of(f"/proc/{boot}/task/{t}/comm") for t in os.listdir(f"/proc/{boot}/task")]
             return names.count("host-watch\n")
+
+        def name_of(thread):
+            try:
+                with open(thread) as f:
+                    return f.read()
+            except OSError:
+                # It has ended meanwhile.
+                return ""
 
         def tell(what):
             process.stdin.write(what + "\n")
@@ -364,6 +372,76 @@ class Changes:
             (f"mv {d}/file {d}/moved", "rename moved"),
         ]
         self.lines(["node", "-e", code], d, changes)
+
+    def test_fanotify(self):
+        """A group of fanotify(7) with marks on a directory and a file, natively and inside."""
+        need_root()
+        d, other = self.rf.dir("marked"), self.rf.dir("other")
+        for file in (d + "/there", other + "/single", other + "/unmarked"):
+            with open(file, "w") as f:
+                f.write("old\n")
+        command = [PYTHON, HERE + "/marker.py", d, other + "/single"]
+        inside = ("do", f"--volume={d}:{d}", f"--volume={other}:{other}", *command)
+        pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        processes = [subprocess.Popen(command, **pipes), self.rf.start(*inside, **pipes)]
+        watchers = [Lines(process) for process in processes]
+        try:
+            for watcher in watchers:
+                check(watcher.next(), "ready")
+            for n, file in enumerate((d + "/there", d + "/new", other + "/single")):
+                subprocess.run(["sh", "-ec", f"echo x >{other}/unmarked; echo {n} >{file}"], check=True)
+                for at, watcher in enumerate(watchers):
+                    told = set()
+                    while "CLOSE_WRITE" not in told:
+                        what, path, text = watcher.next(10).split(" ")
+                        check(path, file, f"program {at}")
+                        told |= set(what.split("|"))
+                    # The first event may have been read before the file was written.
+                    check(text, str(n), f"program {at}")
+                    check(told, {"MODIFY", "CLOSE_WRITE"}, f"program {at}")
+            subprocess.run(["sh", "-ec", f"rm {d}/there; mv {d}/new {d}/newer; echo more >{d}/newer"], check=True)
+            for watcher in watchers:
+                while not watcher.next(10).endswith(f" {d}/newer more"):
+                    pass
+        finally:
+            for process in processes:
+                process.kill()
+                process.stdout.close()
+                process.wait(20)
+
+    def test_nodemon(self):
+        """nodemon starts a server anew when one of its files changes."""
+        need_programs("npm", "node")
+        d, _ = place(self.rf)
+        tools = self.rf.dir("nodemon")
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", tools, "nodemon@3"]
+        r = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        need(r.returncode == 0, "npm has no nodemon")
+        with open(d + "/server.js", "w") as f:
+            f.write("console.log('port', require('./port.json').port); setInterval(() => {}, 1e6)\n")
+        ports = [(f"echo '{{\"port\":{n}}}' >{d}/port.json", f"port {n}") for n in (81, 82, 83)]
+        nodemon = f"{tools}/node_modules/.bin/nodemon --ext js,json server.js"
+        program = f"cd {d}; echo '{{\"port\":80}}' >port.json; exec {nodemon}"
+        self.lines(["sh", "-c", program], d, [("", "port 80"), *ports])
+
+    def test_watchman(self):
+        """watchman, a server that watches trees for build tools, and entr, which runs a command after a change."""
+        need_programs("watchman", "entr")
+        d, _ = place(self.rf)
+        query = f'["subscribe", "{d}", "all", {{"expression": ["type", "f"], "fields": ["name", "exists"]}}]'
+        program = (
+            f"export HOME=/tmp; watchman watch {d} && {{ echo '{query}'; exec sleep 1000; }} |"
+            " watchman --persistent --json-command --no-pretty"
+        )
+        changes = [
+            ("", '"subscribe":"all"'),
+            (f"echo >{d}/sub/a", '"name":"sub/a"'),
+            (f"mkdir {d}/deep; echo >{d}/deep/b", '"name":"deep/b"'),
+            (f"mv {d}/deep {d}/deeper", '"name":"deeper/b"'),
+        ]
+        self.lines(["sh", "-c", program], d, changes)
+        program = f"find {d} -type f | entr -n sh -c 'cat {d}/file; echo seen'"
+        self.lines(["sh", "-c", program], d, [("", "seen"), (f"sleep 1; echo second >{d}/file", "second")])
 
     def test_watchdog(self):
         """Python's watchdog, as development servers use it."""

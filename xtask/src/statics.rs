@@ -33,6 +33,14 @@ type Allowed = (&'static str, &'static str, &'static str);
 
 /// All of them.
 const ALLOWED: &[Allowed] = &[
+    (
+        "crates/floor/hostsys/src/fs/mod.rs",
+        "NO_STATX",
+        "whether the process may call statx(2), which its seccomp filter decides once",
+    ),
+    ("crates/floor/hostsys/src/cpu.rs", "STAY", "whether the host may put the thread elsewhere"),
+    ("crates/floor/hostsys/src/cpu.rs", "BOUNDS", "where the host may put the thread"),
+    ("hostfs/src/node/ahead.rs", "TOLD", "what a gofer has told for the path that the thread resolves"),
     ("crates/base/lock_order/src/lib.rs", "HELD", "the locks that the thread holds, in debug builds"),
     (
         "bin/containerd-shim-ringfence-v1/src/runtime.rs",

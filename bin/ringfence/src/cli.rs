@@ -32,7 +32,7 @@ use crate::{USAGE_ERROR, logs, mistakes, values};
 use bundle::Overlay2;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lifecycle::{PacketCapture, Settings};
-use spec::{Network, PlatformName};
+use spec::{HostUds, Network, PlatformName};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -129,12 +129,18 @@ pub(crate) struct Global {
     /// The same for bind mounts; shared: changes by others are seen at once
     #[arg(long, value_enum, default_value_t = FileAccess::Shared)]
     pub(crate) file_access_mounts: FileAccess,
+    /// Whether the kernel inside opens files of the host itself, below directories that it was given; false: the gofer does it, and the kernel may make no call with a path
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) directfs: bool,
+    /// Files of a gofer of yours (docs/gofer-protocol.md), which listens on a Unix socket: unix:/PATH/OF/SOCKET[:/DESTINATION], the destination being where they are mounted [default: /gofer]; may be given several times
+    #[arg(long, value_parser = values::gofer, value_name = "ADDRESS")]
+    pub(crate) gofer: Vec<bundle::Gofer>,
     /// Whether FIFOs in volumes and bind mounts connect to programs outside
     #[arg(long, value_enum, default_value_t = HostFifo::None)]
     pub(crate) host_fifo: HostFifo,
-    /// Whether connect(2) reaches Unix sockets of programs outside in volumes and bind mounts
-    #[arg(long, value_name = "none|open", default_value = "none", value_parser = values::host_uds, action = clap::ArgAction::Set)]
-    pub(crate) host_uds: bool,
+    /// Unix sockets in volumes and bind mounts: open reaches those of programs outside by connect(2), create makes those that programs inside bind reachable from outside, all does both
+    #[arg(long, value_name = "none|open|create|all", default_value = "none", value_parser = values::host_uds, action = clap::ArgAction::Set)]
+    pub(crate) host_uds: HostUds,
     /// Whether the configuration's seccomp filter is put on the container's processes, by the kernel inside
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) oci_seccomp: bool,
@@ -185,7 +191,9 @@ impl Global {
                 root_access: self.file_access.into(),
                 bind_access: self.file_access_mounts.into(),
                 host_fifos: self.host_fifo == HostFifo::Open,
-                host_sockets: self.host_uds,
+                host_uds: self.host_uds,
+                through_gofer: !self.directfs,
+                gofers: self.gofer.clone(),
                 network: self.network.unwrap_or(Network::Sandbox),
                 host_network: self.host_network,
                 withheld: if self.net_raw { 0 } else { NET_RAW },

@@ -109,9 +109,12 @@ fn internal_role() -> Option<ExitCode> {
     let name = std::env::args().nth(1)?;
     let format = sandbox::launch::format_of(std::env::args());
     let outcome = match name.as_str() {
-        role::GOFER => hostsys::inherited::take(3)
-            .and_then(|socket| gofer::serve(&channel::Channel::from_fd(socket)))
-            .map(|()| 0),
+        role::GOFER => {
+            sandbox::logging::start(format, None);
+            hostsys::inherited::take(3)
+                .and_then(|socket| gofer::serve(&channel::Channel::from_fd(socket)))
+                .map(|()| 0)
+        }
         role::NET_GOFER => {
             sandbox::logging::start(format, None);
             let take = hostsys::inherited::take;

@@ -26,13 +26,20 @@ struct Flag {
 }
 
 /// All of them.
-const FLAGS: [Flag; 9] = [
+const FLAGS: [Flag; 10] = [
     Flag {
         name: "allow-flag-override",
         value: None,
         fits: "false",
         fate: WithoutEffect,
         why: "no annotation of a container changes a global flag",
+    },
+    Flag {
+        name: "allow-suid",
+        value: None,
+        fits: "true",
+        fate: Refused,
+        why: "set-user-ID and set-group-ID bits always count, as on Linux; mount with nosuid, or set process.noNewPrivileges",
     },
     Flag {
         name: "character-device-policy",
@@ -121,7 +128,7 @@ impl FromArgMatches for Without {
             match flag.fate {
                 WithoutEffect => without.push(flag.name),
                 Refused => {
-                    let text = format!("--{} is not supported: {}", flag.name, flag.why);
+                    let text = format!("--{}={value} is not supported: {}", flag.name, flag.why);
                     return Err(clap::Error::raw(ErrorKind::InvalidValue, text));
                 }
             }
@@ -156,7 +163,7 @@ const COMMANDS: [(&str, &str); 7] = [
     ("tar", "use overlay export, which packs what a container has changed in its root"),
     ("read-control", "use events --stats, or the files of the container's control group on the host"),
     ("write-control", "use update"),
-    ("statefile", "there is no checkpoint"),
+    ("statefile", "use checkpoint and restore"),
     ("symbolize", "symbols are in a file beside the program, ringfence.debug, which gdb reads"),
     ("mitigate", "the host decides about mitigations: /sys/devices/system/cpu/smt/control"),
     ("nvproxy", "a container has no access to a GPU"),
@@ -180,7 +187,7 @@ mod tests {
             assert!(parse(flag).unwrap().global.without.0.is_empty(), "{flag}");
         }
         let error = parse("--reproduce-nat").unwrap_err().to_string();
-        assert!(error.contains("--reproduce-nat is not supported: the rules"), "{error}");
+        assert!(error.contains("--reproduce-nat=true is not supported: the rules"), "{error}");
         assert!(parse("--gso=perhaps").is_err());
     }
 }

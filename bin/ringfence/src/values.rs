@@ -2,7 +2,7 @@
 
 use bundle::{IdRange, Overlay2};
 use lifecycle::PassedFd;
-use spec::Network;
+use spec::{HostUds, Network};
 use std::time::Duration;
 
 pub(crate) fn overlay(text: &str) -> Result<Overlay2, String> {
@@ -23,18 +23,32 @@ pub(crate) fn rootless(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Whether connect(2) reaches sockets of the host.
-pub(crate) fn host_uds(text: &str) -> Result<bool, String> {
+/// What programs can do with Unix sockets of the host.
+pub(crate) fn host_uds(text: &str) -> Result<HostUds, String> {
     match text {
-        "none" => Ok(false),
-        "open" => Ok(true),
-        "create" | "all" => {
-            Err("a socket that a program inside binds is never one of the host's; use none or open, \
-             and have a program of the host bind it"
-                .into())
-        }
-        _ => Err("use none or open".into()),
+        "none" => Ok(HostUds::default()),
+        "open" => Ok(HostUds { open: true, create: false }),
+        "create" => Ok(HostUds { open: false, create: true }),
+        "all" => Ok(HostUds { open: true, create: true }),
+        _ => Err("use none, open, create or all".into()),
     }
+}
+
+/// `unix:/SOCKET[:/DESTINATION]`.
+pub(crate) fn gofer(text: &str) -> Result<bundle::Gofer, String> {
+    const DEFAULT: &str = "/gofer";
+    let wrong =
+        || "use unix:/PATH/OF/SOCKET or unix:/PATH/OF/SOCKET:/DESTINATION, absolute paths".to_string();
+    let rest = text.strip_prefix("unix:").filter(|rest| rest.starts_with('/')).ok_or_else(wrong)?;
+    let (socket, destination) = rest.split_once(':').unwrap_or((rest, DEFAULT));
+    let name = destination.strip_prefix('/').map(|name| name.trim_matches('/')).unwrap_or_default();
+    let odd = |part| !matches!(part, std::path::Component::Normal(_));
+    if name.is_empty() || name.contains(':') || std::path::Path::new(name).components().any(odd) {
+        return Err(format!(
+            "the destination {destination:?} must be an absolute path other than /, without .. and without options"
+        ));
+    }
+    Ok(bundle::Gofer { socket: socket.into(), destination: format!("/{name}") })
 }
 
 /// Most descriptors of a process of the sandbox, -1 for the caller's limit. The kernel inside has room for 8192 from the start.
@@ -165,6 +179,26 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gofers() {
+        let of = |text| gofer(text).map(|g| (g.socket.to_string_lossy().into_owned(), g.destination));
+        let is = |socket: &str, place: &str| Ok((socket.to_string(), place.to_string()));
+        assert_eq!(of("unix:/run/a.sock"), is("/run/a.sock", "/gofer"));
+        assert_eq!(of("unix:/run/a.sock:/data/in/"), is("/run/a.sock", "/data/in"));
+        for wrong in [
+            "/run/a.sock",
+            "unix:run/a.sock",
+            "tcp:/x",
+            "unix:/a:/b/../c",
+            "unix:/a:/b:/c",
+            "unix:/a:/",
+            "unix:/a:",
+            "unix:/a:b",
+        ] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn numbers_of_bytes() {

@@ -6,8 +6,11 @@ mod control;
 mod ebpf;
 mod elf;
 mod erofs;
+mod fileproto;
 mod frames;
 mod fuse;
+mod gofer_client;
+mod gofer_files;
 mod image;
 mod netfilter;
 mod netlink;
@@ -84,6 +87,24 @@ pub(crate) const ALL: &[Target] = &[
         what: "requests to the network gofer, names, policies",
         run: network::run,
         words: network::WORDS,
+    },
+    Target {
+        name: "fileproto",
+        what: "messages between a sentry and a gofer about files",
+        run: fileproto::run,
+        words: fileproto::WORDS,
+    },
+    Target {
+        name: "gofer_files",
+        what: "what a sentry asks of a gofer about files",
+        run: gofer_files::run,
+        words: gofer_files::WORDS,
+    },
+    Target {
+        name: "gofer_client",
+        what: "what a gofer answers a sentry about files",
+        run: gofer_client::run,
+        words: gofer_client::WORDS,
     },
     Target {
         name: "frames",

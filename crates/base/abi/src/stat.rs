@@ -125,7 +125,7 @@ pub struct Stat {
 }
 
 /// `struct statfs` of x86-64, 120 bytes. See statfs(2).
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[expect(missing_docs, reason = "fields carry the names statfs(2) gives them")]
 pub struct StatFs {

@@ -17,7 +17,7 @@ mod sandbox;
 mod start_error;
 
 pub use descriptors::FdIndex;
-pub use mount::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType};
+pub use mount::{Atime, FILE_ENTRY, FileAccess, HostUds, MountSpec, Overlay, PropagationType};
 pub use network::{Capture, Interface, Interfaces, LinkHeader, Neighbour, Network, Route};
 pub use process::{
     CapabilitySets, ProcessInfo, ProcessSpec, Refusal, RlimitSpec, SchedulerSpec, SeccompFilter, Target,

@@ -36,7 +36,7 @@ pub struct MountSpec {
     /// `bind`, `proc`, `tmpfs`, `devtmpfs`, `devpts`, `sysfs`, `mqueue`, `cgroup`, ...
     /// A `tmpfs` on /dev gets the devices that every container has, as `devtmpfs` does.
     pub fstype: String,
-    /// For `bind`: O_PATH descriptor of the source directory, or, with
+    /// For `bind` and `erofs`: O_PATH descriptor of the source directory, or, with
     /// `source_is_file`, of a directory that holds it as [`FILE_ENTRY`] (a
     /// file cannot be reopened from an O_PATH descriptor without /proc).
     pub source_fd: Option<FdIndex>,
@@ -71,6 +71,9 @@ pub struct MountSpec {
     /// For `bind`: FIFOs in it are the host's and connect to programs outside.
     #[serde(default)]
     pub host_fifos: bool,
+    /// For `bind`: it maps owners; these users and groups can own files in it: ranges of (first, count).
+    #[serde(default)]
+    pub owners: Option<[Vec<(u32, u32)>; 2]>,
     /// Options of the file system itself (`size=64m`, `mode=1777`, `gid=5`, `ptmxmode=0666`, ...).
     pub options: Vec<String>,
 }
@@ -97,6 +100,7 @@ impl MountSpec {
             overlay: None,
             access: FileAccess::Shared,
             host_fifos: false,
+            owners: None,
             options: Vec::new(),
         }
     }
@@ -145,5 +149,21 @@ impl PropagationType {
     /// What is mounted at the other side appears.
     pub fn follows(self) -> bool {
         matches!(self, PropagationType::Shared | PropagationType::Slave)
+    }
+}
+
+/// What programs can do with Unix sockets of the host in bind mounts (`--host-uds`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostUds {
+    /// Connect to them.
+    pub open: bool,
+    /// Bind them.
+    pub create: bool,
+}
+
+impl HostUds {
+    /// Whether anything can be done.
+    pub fn any(self) -> bool {
+        self.open || self.create
     }
 }

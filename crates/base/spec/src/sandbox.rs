@@ -2,7 +2,8 @@
 
 use crate::descriptors::FdIndex;
 use crate::{
-    Capture, FileAccess, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize,
+    Capture, FileAccess, HostUds, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType,
+    WindowSize,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,16 @@ pub struct SandboxSpec {
     /// a tree there is the index of its descriptor.
     #[serde(default)]
     pub socket_gofer: Option<FdIndex>,
+    /// What programs can do with Unix sockets of the host in these trees.
+    #[serde(default)]
+    pub host_uds: HostUds,
+    /// The descriptors of trees lead to the container's gofer, which serves them by its protocol (`--directfs=false`): the kernel
+    /// makes no call with a path. Otherwise each is a directory of the host.
+    #[serde(default)]
+    pub through_gofer: bool,
+    /// Leads to a tree of the same gofer for the kernel's own files in memory. The first container's counts.
+    #[serde(default)]
+    pub memory_tree: Option<FdIndex>,
     /// Standard input, output and error of the first process, unless [`console`](Self::console) is set.
     pub stdio: [FdIndex; 3],
     /// Further descriptors of the first process, numbered from 3.
@@ -80,6 +91,9 @@ pub struct SandboxSpec {
     /// The file that takes, at the end, what programs asked for and did not get: a list of [`Refusal`](crate::Refusal) as JSON.
     #[serde(default)]
     pub coverage: Option<FdIndex>,
+    /// Descriptors of trees that are images of EROFS: directories that hold an image as [`FILE_ENTRY`](crate::FILE_ENTRY).
+    #[serde(default)]
+    pub images: Vec<FdIndex>,
     /// Capabilities that no process of the container has, whatever its own description says.
     pub withheld: u64,
     /// Which platform runs the guest.
@@ -103,6 +117,13 @@ pub struct SandboxSpec {
     /// The sandbox of a pool: its name, standard streams and image come when it is taken.
     #[serde(default)]
     pub pooled: bool,
+}
+
+impl SandboxSpec {
+    /// The kernel asks gofers about files: the container's own one, or others.
+    pub fn asks_gofers(&self) -> bool {
+        self.through_gofer || self.mounts.iter().any(|mount| mount.fstype == "gofer")
+    }
 }
 
 /// The image of a checkpoint.

@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::cell::Cell;
 use std::sync::{LazyLock, OnceLock};
 
 /// The time stamp counter.
@@ -122,6 +123,111 @@ pub fn roam() {
     }
 }
 
+/// Where a thread runs that waits for answers of another process now and then.
+///
+/// Such a wait costs two switches where both run on one processor, and the waking of two idle processors, tens of microseconds,
+/// where the host finds another one for each. So the thread stays where it is for some time, and the other one goes there.
+#[derive(Clone, Copy, Default)]
+struct Stay {
+    /// The thread has called [`went_on`], and will again.
+    goes_on: bool,
+    /// Steps for which it stays.
+    steps: u32,
+    /// It may run on one processor only while it stays.
+    pinned: bool,
+    /// Waits since it may run on one only.
+    waits: u32,
+}
+
+/// Steps for which a thread stays on its processor after a wait.
+const STEPS: u32 = 64;
+/// Waits in a row on one processor.
+const WAITS: u32 = 1024;
+
+thread_local! {
+    static STAY: Cell<Stay> = const { Cell::new(Stay { goes_on: false, steps: 0, pinned: false, waits: 0 }) };
+    /// Where the thread may run otherwise; `None` stands for [`all`].
+    static BOUNDS: Cell<Option<CpuSet>> = const { Cell::new(None) };
+}
+
+/// This thread may run on these processors from now on; false where the host does not have it.
+pub fn keep_to(bounds: &CpuSet) -> bool {
+    let kept = sched_setaffinity(None, bounds).is_ok();
+    if kept {
+        BOUNDS.set(Some(*bounds));
+    }
+    STAY.set(Stay { steps: 0, pinned: false, waits: 0, ..STAY.get() });
+    kept
+}
+
+/// This thread is about to wait for an answer: it stays on its processor until it has called [`went_on`] for some time. The
+/// processor, unless the thread may have another one when the answer comes. After [`WAITS`] it waits once without a place of its
+/// own, so that the host can find it a better one.
+pub fn stay() -> Option<u32> {
+    let (stay, me) = (STAY.get(), current());
+    if stay.pinned && stay.waits >= WAITS {
+        keep_to(&BOUNDS.get().unwrap_or_else(all));
+        return None;
+    }
+    let bound = stay.pinned || BOUNDS.get().unwrap_or_else(all).count() == 1;
+    let pins = !bound && stay.goes_on && only(me);
+    if stay.goes_on {
+        STAY.set(Stay {
+            steps: STEPS,
+            pinned: stay.pinned || pins,
+            waits: stay.waits.saturating_add(1),
+            ..stay
+        });
+    }
+    ((bound || pins) && all().count() > 1).then_some(me)
+}
+
+/// Whether this thread has waited a short while ago, and stays where it is.
+pub fn stays() -> bool {
+    STAY.get().steps != 0
+}
+
+/// A step of a thread that waits now and then: after some without a wait it may run elsewhere again.
+pub fn went_on() {
+    let stay = STAY.get();
+    match stay.steps {
+        0 if stay.goes_on => {}
+        0 => STAY.set(Stay { goes_on: true, ..stay }),
+        1 if stay.pinned => drop(keep_to(&BOUNDS.get().unwrap_or_else(all))),
+        steps => STAY.set(Stay { steps: steps - 1, ..stay }),
+    }
+}
+
+/// This thread goes to a processor where another one waits for it, if it may run there; without one it may run anywhere again.
+pub fn move_to(processor: Option<u32>) {
+    let Some(processor) = processor else {
+        if BOUNDS.get().is_some_and(|bounds| bounds.count() != all().count()) {
+            keep_to(&all());
+        }
+        return;
+    };
+    let at = processor as usize;
+    if at >= CpuSet::MAX_CPU || !all().is_set(at) {
+        return;
+    }
+    let there = BOUNDS.get().is_some_and(|bounds| bounds.count() == 1 && bounds.is_set(at));
+    if !there {
+        let mut one = CpuSet::new();
+        one.set(at);
+        keep_to(&one);
+    }
+}
+
+/// Has this thread run on one processor.
+fn only(processor: u32) -> bool {
+    if processor as usize >= CpuSet::MAX_CPU {
+        return false;
+    }
+    let mut one = CpuSet::new();
+    one.set(processor as usize);
+    sched_setaffinity(None, &one).is_ok()
+}
+
 /// How long a thread with [`short_slices`] runs before others of its CPU get their turn, in nanoseconds.
 const SLICE: u64 = 300_000;
 
@@ -157,4 +263,44 @@ pub fn tsc_per_microsecond() -> u64 {
     }
     let (elapsed, cycles) = (start.elapsed().as_nanos() as u64, tsc().wrapping_sub(from));
     (cycles.saturating_mul(1000) / elapsed.max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many processors the calling thread may run on.
+    fn bounds() -> u32 {
+        sched_getaffinity(None).unwrap().count()
+    }
+
+    #[test]
+    fn a_thread_stays_for_some_steps() {
+        let thread = std::thread::spawn(|| {
+            let most = all().count();
+            if most < 2 {
+                return;
+            }
+            assert_eq!((stay(), stays(), bounds()), (None, false, most), "it may never go on");
+            went_on();
+            let here = stay().unwrap();
+            assert_eq!((current(), bounds(), stays()), (here, 1, true));
+            (1..STEPS).for_each(|_| went_on());
+            assert_eq!((bounds(), stay()), (1, Some(here)));
+            (0..STEPS).for_each(|_| went_on());
+            assert_eq!((bounds(), stays()), (most, false));
+            let other = (0..CpuSet::MAX_CPU).find(|cpu| *cpu != here as usize && all().is_set(*cpu)).unwrap();
+            move_to(Some(other as u32));
+            assert_eq!((current() as usize, bounds(), stay()), (other, 1, Some(other as u32)));
+            (0..=STEPS).for_each(|_| went_on());
+            assert_eq!(bounds(), 1, "it does not go where it may not");
+            move_to(Some(u32::MAX));
+            assert_eq!(current() as usize, other);
+            move_to(None);
+            assert_eq!(bounds(), most);
+            let pinned = (0..=WAITS).filter(|_| stay().is_some()).count();
+            assert_eq!((pinned as u32, bounds()), (WAITS, most), "the host may find it another place");
+        });
+        thread.join().unwrap();
+    }
 }

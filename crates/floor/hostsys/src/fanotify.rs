@@ -6,7 +6,7 @@
 use crate::{check, last};
 use abi::{Errno, Result};
 use libc::{c_char, c_int};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 mod reports;
 
@@ -61,8 +61,15 @@ pub type Handle = Box<[u8]>;
 /// Something that another process did.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// In the directory with this handle, or to it.
-    In(&'a [u8]),
+    /// In a directory, or to it.
+    In {
+        /// The directory's handle.
+        directory: &'a [u8],
+        /// The name; empty or `.` for the directory itself.
+        name: &'a [u8],
+        /// What was done (FAN_*); several things of one process come together.
+        mask: u64,
+    },
     /// There was more than the queue holds.
     Overflow,
 }
@@ -73,6 +80,12 @@ pub struct Group {
     fd: OwnedFd,
     pid: i32,
     _last: Option<LastReference>,
+}
+
+impl AsFd for Group {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl Group {
@@ -87,24 +100,10 @@ impl Group {
         Ok(Group { fd, pid: std::process::id() as i32, _last: last })
     }
 
-    /// Marks a directory, which is open for reading, for [`MASK`], or for [`NAMES_MASK`] without `contents`. EOPNOTSUPP, ENODEV,
-    /// EXDEV where its file system has no handles.
-    pub fn mark(&self, dir: impl AsFd, contents: bool) -> Result<Handle> {
-        self.set(&dir, libc::FAN_MARK_ADD, if contents { MASK } else { NAMES_MASK })?;
-        handle(&dir)
-    }
-
     /// Has changes of the content of an open file reported no longer, or again.
     pub fn ignore_content(&self, file: impl AsFd, ignore: bool) -> Result<()> {
         let [set, remove] = IGNORE_FLAGS;
-        self.set(file, if ignore { set } else { remove }, libc::FAN_MODIFY)
-    }
-
-    fn set(&self, file: impl AsFd, flags: u32, mask: u64) -> Result<()> {
-        let raw = file.as_fd().as_raw_fd();
-        // SAFETY: a null path stands for the descriptor itself.
-        let done = unsafe { libc::fanotify_mark(self.fd.as_raw_fd(), flags, mask, raw, std::ptr::null()) };
-        check(done.into()).map(drop)
+        set_mark(self.as_fd(), file, if ignore { set } else { remove }, libc::FAN_MODIFY)
     }
 
     /// Takes back all marks.
@@ -166,6 +165,24 @@ impl LastReference {
     }
 }
 
+/// Has a group report the events of `mask` of an object that is open for reading, and returns what events call it. EOPNOTSUPP,
+/// ENODEV, EXDEV where its file system has no handles, ENOSPC when the user has too many marks.
+pub fn mark(group: impl AsFd, object: impl AsFd, mask: u64) -> Result<Handle> {
+    set_mark(group, &object, libc::FAN_MARK_ADD, mask)?;
+    handle(object)
+}
+
+/// Has a group report the events of `mask` no longer.
+pub fn unmark(group: impl AsFd, object: impl AsFd, mask: u64) -> Result<()> {
+    set_mark(group, object, libc::FAN_MARK_REMOVE, mask)
+}
+
+fn set_mark(group: impl AsFd, object: impl AsFd, flags: u32, mask: u64) -> Result<()> {
+    let (group, object) = (group.as_fd().as_raw_fd(), object.as_fd().as_raw_fd());
+    // SAFETY: a null path stands for the descriptor itself.
+    check(unsafe { libc::fanotify_mark(group, flags, mask, object, std::ptr::null()) }.into()).map(drop)
+}
+
 /// The handle of an open file as events have it.
 fn handle(file: impl AsFd) -> Result<Handle> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
@@ -215,24 +232,28 @@ fn changes(mut events: &[u8], own: i32, told: &mut impl FnMut(Change<'_>)) {
         if word(event, 20) == Some(own as u32) {
             continue;
         }
+        // Both halves of the mask are there: the event is long enough.
+        let mask = u64::from(word(event, 8).unwrap_or(0)) | u64::from(word(event, 12).unwrap_or(0)) << 32;
         match directory(event) {
-            Some(key) if u64::from(word(event, 8).unwrap_or(0)) & libc::FAN_Q_OVERFLOW == 0 => {
-                told(Change::In(key))
+            Some((directory, name)) if mask & libc::FAN_Q_OVERFLOW == 0 => {
+                told(Change::In { directory, name, mask })
             }
             _ => told(Change::Overflow),
         }
     }
 }
 
-/// File system id and handle of the directory that an event is about.
-fn directory(event: &[u8]) -> Option<&[u8]> {
+/// File system id and handle of the directory that an event is about, and the name in it.
+fn directory(event: &[u8]) -> Option<(&[u8], &[u8])> {
     let info = event.get(METADATA..)?;
     let known = [libc::FAN_EVENT_INFO_TYPE_DFID_NAME, libc::FAN_EVENT_INFO_TYPE_DFID];
     if !known.contains(info.first()?) {
         return None;
     }
     let bytes = word(info, INFO_HEADER + 8)? as usize;
-    info.get(INFO_HEADER..INFO_HEADER + KEY_HEADER + bytes)
+    let end = INFO_HEADER + KEY_HEADER + bytes;
+    let name = info.get(end..)?.split(|c| *c == 0).next().unwrap_or_default();
+    Some((info.get(INFO_HEADER..end)?, name))
 }
 
 #[cfg(test)]
@@ -262,7 +283,7 @@ mod tests {
     fn told(group: &Group) -> Vec<Handle> {
         let mut all = Vec::new();
         group.drain(&mut vec![0; 8192], |change| match change {
-            Change::In(key) => all.push(key.into()),
+            Change::In { directory, .. } => all.push(directory.into()),
             Change::Overflow => panic!("lost"),
         });
         all
@@ -272,7 +293,7 @@ mod tests {
     fn others_changes_are_told_and_our_own_are_not() {
         let dir = dir("own");
         let group = Group::new().unwrap();
-        let key = group.mark(fs::File::open(&dir.0).unwrap(), true).unwrap();
+        let key = mark(&group, fs::File::open(&dir.0).unwrap(), MASK).unwrap();
         fs::write(dir.0.join("mine"), "x").unwrap();
         fs::rename(dir.0.join("mine"), dir.0.join("ours")).unwrap();
         assert!(told(&group).is_empty());
@@ -293,7 +314,8 @@ mod tests {
         let open = fs::File::open(&file).unwrap();
         for contents in [false, true] {
             let group = Group::new().unwrap();
-            let key = group.mark(fs::File::open(&dir.0).unwrap(), contents).unwrap();
+            let key = mark(&group, fs::File::open(&dir.0).unwrap(), if contents { MASK } else { NAMES_MASK })
+                .unwrap();
             run(&write);
             assert_eq!(told(&group).first(), contents.then_some(&key));
             group.ignore_content(&open, true).unwrap();
@@ -312,7 +334,7 @@ mod tests {
     fn too_much_is_lost_loudly() {
         let dir = dir("flood");
         let group = Group::new().unwrap();
-        group.mark(fs::File::open(&dir.0).unwrap(), true).unwrap();
+        mark(&group, fs::File::open(&dir.0).unwrap(), MASK).unwrap();
         let most = fs::read_to_string("/proc/sys/fs/fanotify/max_queued_events").unwrap();
         let most: usize = most.trim().parse().unwrap();
         // The same name again would be one event with the last.

@@ -15,6 +15,7 @@ pub mod futex;
 pub mod heap;
 pub mod image;
 pub mod inherited;
+pub mod many_fds;
 pub mod memfd;
 pub mod mounts;
 pub mod net;

@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
 
 bitflags! {
     /// MOUNT_ATTR_* of mount_setattr(2).
@@ -36,17 +37,31 @@ pub fn make_slave(tree: BorrowedFd<'_>) -> io::Result<()> {
     set(tree, MountAttrs::empty(), libc::MS_SLAVE, true)
 }
 
+/// Has the mount behind `tree`, and with `recursive` all mounts below it, map owners as the user namespace `ids` does: an ID of
+/// the file system is one inside, and becomes the one outside.
+pub fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, recursive: bool) -> io::Result<()> {
+    let (attr_set, userns_fd) = (libc::MOUNT_ATTR_IDMAP, ids.as_raw_fd() as u64);
+    apply(tree, &libc::mount_attr { attr_set, attr_clr: 0, propagation: 0, userns_fd }, recursive)
+}
+
 fn set(tree: BorrowedFd<'_>, attrs: MountAttrs, propagation: u64, recursive: bool) -> io::Result<()> {
+    apply(
+        tree,
+        &libc::mount_attr { attr_set: attrs.bits(), attr_clr: 0, propagation, userns_fd: 0 },
+        recursive,
+    )
+}
+
+fn apply(tree: BorrowedFd<'_>, attr: &libc::mount_attr, recursive: bool) -> io::Result<()> {
     let recursive = if recursive { libc::AT_RECURSIVE } else { 0 };
-    let attr = libc::mount_attr { attr_set: attrs.bits(), attr_clr: 0, propagation, userns_fd: 0 };
-    // SAFETY: `attr` is a local of the stated size and the path is a static C string.
+    // SAFETY: `attr` is a reference to a value of the stated size and the path is a static C string.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             tree.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH | recursive,
-            &raw const attr,
+            ptr::from_ref(attr),
             size_of::<libc::mount_attr>(),
         )
     };

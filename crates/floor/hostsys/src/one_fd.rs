@@ -23,24 +23,58 @@ pub struct Packet {
     pub fd_is_lost: bool,
 }
 
+/// Whether a call waits for the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// As long as it takes.
+    Yes,
+    /// EAGAIN in place of waiting.
+    No,
+}
+
+impl Wait {
+    /// The flag of the call, MSG_DONTWAIT.
+    fn flag(self) -> u32 {
+        if self == Wait::No { libc::MSG_DONTWAIT as u32 } else { 0 }
+    }
+}
+
 /// Sends a packet, with a descriptor if there is one; EPIPE when the other end is gone.
 pub fn send(channel: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<()> {
+    send_or(channel, bytes, fd, Wait::Yes)
+}
+
+/// The same.
+pub fn send_or(channel: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>, wait: Wait) -> Result<()> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::from_bits_retain(wait.flag());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fds = fd.as_slice();
     if !fds.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(fds));
     }
-    let send = || sendmsg(&channel, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL);
+    let send = || sendmsg(&channel, &[IoSlice::new(bytes)], &mut ancillary, flags);
     rustix::io::retry_on_intr(send).map(drop).map_err(errno)
+}
+
+/// Sends a packet without a descriptor by send(2); EPIPE when the other end is gone.
+pub fn tell(channel: impl AsFd, bytes: &[u8], wait: Wait) -> Result<()> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::from_bits_retain(wait.flag());
+    rustix::io::retry_on_intr(|| rustix::net::send(&channel, bytes, flags)).map(drop).map_err(errno)
 }
 
 /// Waits for a packet.
 pub fn receive(channel: impl AsFd, buffer: &mut [u8]) -> Result<Packet> {
+    receive_or(channel, buffer, Wait::Yes)
+}
+
+/// The same.
+pub fn receive_or(channel: impl AsFd, buffer: &mut [u8], wait: Wait) -> Result<Packet> {
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::from_bits_retain(wait.flag());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
-        recvmsg(&channel, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        recvmsg(&channel, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)
     });
     let received = received.map_err(errno)?;
     let fd = ancillary.drain().find_map(|message| match message {

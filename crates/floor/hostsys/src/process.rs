@@ -1,9 +1,16 @@
 //! Other processes of the host: pidfds, thread signals, their memory.
 
+use crate::check;
 use abi::{Errno, Result};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
+
+/// Gives the calling thread a working directory and umask of its own, unshare(2) with CLONE_FS.
+pub fn unshare_fs() -> Result<()> {
+    // SAFETY: no other thread has a claim on this one's place and umask.
+    check(unsafe { libc::unshare(libc::CLONE_FS) }.into()).map(drop)
+}
 
 /// Gives this process's descriptor table room for `count` descriptors, or for as many as its limit allows. Called while there is one
 /// thread: when the table of a process with several threads grows, the host's kernel waits 8 to 24 ms (`synchronize_rcu`).
@@ -13,6 +20,12 @@ pub fn reserve_descriptors(any: BorrowedFd<'_>, count: u32) {
     // It fails when `last` is in use: then there is room.
     let reserved = i32::try_from(last).map(|last| rustix::io::fcntl_dupfd_cloexec(any, last));
     drop(reserved);
+}
+
+/// How many descriptors this process may have open (RLIMIT_NOFILE).
+pub fn most_descriptors() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
 }
 
 /// pidfd_open(2); EINVAL or ENOENT when `pid` is not a thread group leader.

@@ -35,6 +35,9 @@ impl Namespaces {
     /// The same without user: the child keeps its parent's privileges.
     pub const ALL_BUT_USER: Self = Self(Self::ALL.0 & !(libc::CLONE_NEWUSER as u64));
 
+    /// A user namespace only.
+    pub const USER: Self = Self(libc::CLONE_NEWUSER as u64);
+
     /// A mount namespace only.
     pub const MOUNT: Self = Self(libc::CLONE_NEWNS as u64);
 

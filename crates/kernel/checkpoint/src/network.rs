@@ -15,10 +15,12 @@ use inet::saved::{DatagramsState, Saved, StreamState};
 use netfilter::Family;
 use netfilter::conntrack::ConnectionsState;
 use netfilter::recent::ListState;
+use netstack::capture::Filter;
 use netstack::layers::{self, Layer, LayerState};
 use netstack::tcp::{Outside, Placed, TcpSockets};
 use nftables::NftablesState;
 use serde::{Deserialize, Serialize};
+use socket::filter::Program;
 use socket::netlink::saved::{self as netlink, NetlinkState};
 use socket::{NetNamespace, SocketFile, SocketOps};
 use std::cell::RefCell;
@@ -317,6 +319,8 @@ impl NetworkRestorer {
         for tcp in state.tcp.orphans {
             net.stack().place_tcp(tcp, None, &mut self.placed).map_err(|error| failed(0, error))?;
         }
+        let make = |code: &[u8]| Ok(Arc::new(Program::new(code)?) as Arc<dyn Filter>);
+        self.placed.attach(net.now(), make).map_err(|error| failed(0, error))?;
         for (ino, datagrams) in state.datagrams {
             let ops = inet::saved::restore_datagrams(net, datagrams).map_err(|error| failed(ino, error))?;
             self.sockets.insert(ino, ops);

@@ -327,6 +327,8 @@ impl Super {
         mut at: u64,
         take: &mut dyn FnMut(u64, Entry) -> bool,
     ) -> Result<u64> {
+        // Names ascend, so an image cannot show more of them than it has bytes.
+        let mut last: Option<Vec<u8>> = None;
         while at < dir.size {
             let block = at / self.block();
             let names = self.names(from, dir, block)?;
@@ -336,6 +338,10 @@ impl Super {
             for i in first..names.count {
                 let entry = names.get(i)?;
                 let next = block * self.block() + ((i + 1) * DIRENT) as u64;
+                if last.is_some_and(|last| last >= entry.name) {
+                    return Err(Errno::EUCLEAN);
+                }
+                last = Some(entry.name.clone());
                 if entry.name != b"." && entry.name != b".." {
                     shown = true;
                     if !take(next, entry) {

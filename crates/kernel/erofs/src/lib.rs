@@ -21,4 +21,4 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-pub use crate::mount::{KNOWN, mount};
+pub use crate::mount::{KNOWN, in_image, mount};

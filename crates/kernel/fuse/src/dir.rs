@@ -37,7 +37,7 @@ pub(crate) fn create(
         NewNode::Symlink(text) => (dir.bare(op::SYMLINK, room).name(name).name(text), S_IFLNK),
         NewNode::Regular => special(S_IFREG, 0),
         NewNode::Fifo => special(libc::S_IFIFO, 0),
-        NewNode::Socket => special(libc::S_IFSOCK, 0),
+        NewNode::Socket | NewNode::BoundSocket(_) => special(libc::S_IFSOCK, 0),
         NewNode::Char(rdev) => special(libc::S_IFCHR, *rdev),
         NewNode::Block(rdev) => special(libc::S_IFBLK, *rdev),
     };

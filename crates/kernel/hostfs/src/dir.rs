@@ -2,30 +2,76 @@
 
 use crate::fs::Mode;
 use crate::node::{Node, OpenDir};
-use abi::Result;
+use abi::{Errno, Result};
 use hostsys::fs as host;
+use hosttree::DirectoryRef;
 use lock_order::Mutex;
-use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use vfs::{Caller, DirEntry, DirSink, DirectoryOps, LockFile, OpenFile, StorageOps};
+
+/// Directories that are held by open files of them at most: each is a descriptor, or a handle of a gofer. Others are looked up again
+/// where their cache has lost them.
+const HELD: usize = 2048;
+
+/// A directory that is held, and counted.
+struct Held {
+    dir: DirectoryRef,
+    count: Arc<AtomicUsize>,
+}
+
+impl Held {
+    fn new(count: &Arc<AtomicUsize>, dir: DirectoryRef) -> Option<Held> {
+        let held = Held { dir, count: count.clone() };
+        (count.fetch_add(1, Ordering::AcqRel) < HELD).then_some(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// An open directory.
 pub(crate) struct Dir {
     node: Arc<Node>,
+    /// In a shared tree: the directory itself, wherever others move it.
+    here: Option<Held>,
     _open: OpenDir,
     list: Mutex<Option<Arc<[host::ListEntry]>>>,
 }
 
 impl Dir {
-    pub fn new(node: Arc<Node>) -> Dir {
-        Dir { _open: OpenDir::new(&node), node, list: Mutex::new(None) }
+    /// ESTALE when the node's place leads to something else by now.
+    pub fn new(node: Arc<Node>) -> Result<Dir> {
+        let here = match node.fs.mode {
+            Mode::Exclusive => None,
+            Mode::Shared => match node.dir() {
+                Ok(dir) => Held::new(&node.fs.home.held_dirs, dir),
+                // A working directory that was removed.
+                Err(Errno::ENOENT) => None,
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Dir { here, _open: OpenDir::new(&node), node, list: Mutex::new(None) })
+    }
+
+    fn directory(&self) -> Result<DirectoryRef> {
+        self.here.as_ref().map_or_else(|| self.node.dir(), |held| Ok(held.dir.clone()))
     }
 
     fn listing(&self, fresh: bool) -> Result<Arc<[host::ListEntry]>> {
         if let (Some(l), false) = (&*self.list.lock(), fresh) {
             return Ok(l.clone());
         }
-        self.node.asked();
+        if self.node.fs.top.is_another_process() {
+            // Its names will be looked up: many with one question, once they are known.
+            self.node.watch_at_once();
+            self.node.prefetched().listed();
+        } else {
+            self.node.asked();
+        }
         self.node.fs.settle();
         let l: Arc<[host::ListEntry]> = match self.node.known_names() {
             Some(names) => names.into(),
@@ -37,10 +83,13 @@ impl Dir {
 
     fn read_host(&self) -> Result<Vec<host::ListEntry>> {
         let reading = self.node.begin_reading();
-        let fd = host::open_self(&*self.node.dir_fd()?)?;
-        let list = host::list(fd.as_fd())?;
+        let list = self.directory()?.list()?;
         if let Some(reading) = reading {
             self.node.keep_names(reading, &list);
+            // In the order in which names are asked for ahead.
+            if let Some(known) = self.node.known_names() {
+                return Ok(known);
+            }
         }
         Ok(list)
     }
@@ -51,13 +100,13 @@ impl StorageOps for Dir {
         if self.node.fs.readonly {
             return Ok(());
         }
-        host::sync(host::open_self(&*self.node.dir_fd()?)?, data_only)
+        host::sync(self.directory()?.open_self()?, data_only)
     }
     fn lock_file(&self, _file: &OpenFile) -> Result<Option<LockFile>> {
         if self.node.fs.mode == Mode::Exclusive {
             return Ok(None);
         }
-        let fd = Arc::new(host::open_self(&*self.node.dir_fd()?)?);
+        let fd = Arc::new(self.directory()?.open_self()?);
         Ok(Some(LockFile { fd, readable: true, writable: false }))
     }
     fn lock_file_anew(&self, file: &OpenFile) -> Option<LockFile> {

@@ -1,52 +1,59 @@
-//! Open descriptors that can be opened again: directories on the way to others, and read-only files of exclusive trees.
-//! The sentry's RLIMIT_NOFILE is small compared with the trees, so the ones used longest ago are closed.
+//! What can be opened again: directories on the way to others, and read-only files of exclusive trees. There may be few
+//! descriptors (RLIMIT_NOFILE) compared with the trees, so the ones used longest ago are closed.
 
 use lock_order::Mutex;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Descriptors kept at most.
+/// How many are kept at most.
 const MAX: usize = 4096;
 
-struct Entry {
-    fd: Arc<OwnedFd>,
+struct Entry<T> {
+    open: T,
     used: AtomicU64,
 }
 
-/// The descriptors of a kernel's trees, by node identity.
-#[derive(Default)]
-pub(crate) struct FdCache {
-    entries: read_biased_lock::RwLock<HashMap<u64, Entry>>,
+/// What is open of a kernel's trees, by node identity.
+pub(crate) struct FdCache<T> {
+    entries: read_biased_lock::RwLock<HashMap<u64, Entry<T>>>,
     /// Ticks when a descriptor is put in, which is often enough to tell what was used long ago; looking at it is free.
     clock: AtomicU64,
     trim: Mutex<()>,
 }
 
-impl FdCache {
-    pub fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
+impl<T> Default for FdCache<T> {
+    fn default() -> FdCache<T> {
+        FdCache {
+            entries: read_biased_lock::RwLock::default(),
+            clock: AtomicU64::default(),
+            trim: Mutex::default(),
+        }
+    }
+}
+
+impl<T: Clone> FdCache<T> {
+    pub fn get(&self, id: u64) -> Option<T> {
         let t = self.entries.read();
         let e = t.get(&id)?;
         let now = self.clock.load(Ordering::Relaxed);
         if e.used.load(Ordering::Relaxed) != now {
             e.used.store(now, Ordering::Relaxed);
         }
-        Some(e.fd.clone())
+        Some(e.open.clone())
     }
 
-    pub fn put(&self, id: u64, fd: OwnedFd) -> Arc<OwnedFd> {
-        let fd = Arc::new(fd);
+    pub fn put(&self, id: u64, open: T) -> T {
         let used = AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed));
-        let full = {
+        let (old, full) = {
             let mut t = self.entries.write();
-            t.insert(id, Entry { fd: fd.clone(), used });
-            t.len() > MAX
+            let old = t.insert(id, Entry { open: open.clone(), used });
+            (old, t.len() > MAX)
         };
+        drop(old);
         if full {
             self.evict();
         }
-        fd
+        open
     }
 
     pub fn remove(&self, id: u64) {

@@ -98,6 +98,19 @@ impl File {
     }
 }
 
+impl Drop for File {
+    /// A gofer may close its own reference to what it has opened after this one: then the host reports the end as the gofer's.
+    fn drop(&mut self) {
+        if !self.reads_only
+            && let Some(fd) = self.fd.take()
+        {
+            let closing = self.node.closing();
+            drop((self.quiet.take(), fd));
+            drop(closing);
+        }
+    }
+}
+
 impl FileOps for File {
     fn as_any(&self) -> &dyn Any {
         self
@@ -150,7 +163,7 @@ impl FileOps for File {
         if let Some(a) = self.node.still(self.node.standing()) {
             return Some(Ok(a));
         }
-        Some(host::stat(&**fd).map(|a| self.node.refresh(a, None)))
+        Some(self.node.attr_open(fd).map(|a| self.node.refresh(a, None)))
     }
 }
 
@@ -160,7 +173,7 @@ impl SeekOps for File {
         self.begins_write(0);
         let fd = self.fd()?;
         let n = host::append(&*fd, buf)?;
-        let size = host::stat(&*fd)?.size;
+        let size = self.node.attr_open(&fd)?.size;
         self.node.watch.wrote_to(size);
         Ok((n, size))
     }
@@ -269,8 +282,9 @@ impl MapOps for File {
     fn layer(&self) -> Option<Layer> {
         // Asked each time: a change makes the host copy the file.
         let made = self.node.fs.layer_made?;
-        let attr = host::stat(&*self.fd().ok()?).ok()?;
-        attr.btime.map(|copied| if copied < made { Layer::Lower } else { Layer::Upper })
+        self.node
+            .made_at(&*self.fd().ok()?)
+            .map(|copied| if copied < made { Layer::Lower } else { Layer::Upper })
     }
     fn image_fd(&self) -> Option<Arc<OwnedFd>> {
         self.image().and_then(|_| self.fd().ok())

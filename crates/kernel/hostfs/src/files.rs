@@ -4,7 +4,7 @@
 
 use crate::fd_cache::FdCache;
 use crate::fs::HostFs;
-use crate::node::{Listings, Views};
+use crate::node::{Listings, Prefetches, Views};
 use crate::outside::Outside;
 use crate::poller::Poller;
 use crate::warm::Warm;
@@ -12,12 +12,18 @@ use crate::watches::Watches;
 use abi::Result;
 use caller::DeviceNumbers;
 use hostsys::fanotify::Group;
+use hosttree::DirectoryRef;
 use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::attach::Attachments;
+
+/// Descriptors that are kept open for reading.
+const WARM: usize = 256;
+/// Those that are kept for attributes, where so many may be open.
+const PLACES: usize = 8192;
 
 /// Host device and inode number of an object, and its kind.
 type Key = (u64, u64, u32);
@@ -38,13 +44,18 @@ impl Attached {
 
 /// The files of the host that a kernel uses: open descriptors, mappings, and the thread that watches streams.
 pub struct HostFiles {
-    pub(crate) fds: FdCache,
+    pub(crate) dirs: FdCache<DirectoryRef>,
+    /// Files of exclusive trees, open for reading.
+    pub(crate) fds: FdCache<Arc<OwnedFd>>,
     pub(crate) views: Views,
     /// Trees that are shared with the host.
     trees: read_biased_lock::RwLock<Vec<Weak<HostFs>>>,
     /// The file that was made last, by its node, and the descriptor that it was made with.
     pub(crate) made: Mutex<Option<(u64, OwnedFd)>>,
     pub(crate) warm: Warm,
+    /// Files of strict trees, good for attributes only.
+    pub(crate) places: Warm,
+    pub(crate) prefetches: Prefetches,
     pub(crate) listings: Listings,
     pub(crate) watches: Watches,
     /// What programs inside watch.
@@ -52,6 +63,8 @@ pub struct HostFiles {
     /// What hangs on host objects of shared trees: the containers of a sandbox may have the same directory in several
     /// trees, and a socket or a lock of one is there for the others.
     attached: Mutex<BTreeMap<Key, Weak<Attached>>>,
+    /// Open directories that hold theirs.
+    pub(crate) held_dirs: Arc<AtomicUsize>,
     poller: Mutex<Option<Arc<Poller>>>,
     pub(crate) device_numbers: Arc<DeviceNumbers>,
     /// Device number of imported files.
@@ -68,15 +81,19 @@ impl HostFiles {
     /// The same with a group of fanotify(7) that watches directories; without one it is made when it is needed.
     pub fn with(device_numbers: &Arc<DeviceNumbers>, watcher: Option<Group>) -> Arc<HostFiles> {
         Arc::new(HostFiles {
+            dirs: FdCache::default(),
             fds: FdCache::default(),
             views: Views::default(),
             trees: read_biased_lock::RwLock::default(),
             made: Mutex::default(),
-            warm: Warm::default(),
+            warm: Warm::new(WARM),
+            places: Warm::new(PLACES.min(hostsys::process::most_descriptors() / 4)),
+            prefetches: Prefetches::new(hostsys::process::most_descriptors()),
             listings: Listings::default(),
             watches: Watches::with(watcher),
             outside: Arc::default(),
             attached: Mutex::default(),
+            held_dirs: Arc::default(),
             poller: Mutex::default(),
             imported_dev: device_numbers.alloc(),
             device_numbers: device_numbers.clone(),
@@ -87,7 +104,10 @@ impl HostFiles {
     /// Unmaps the files that have not been read since it was called last, and closes those that have not been opened. True when
     /// some are left.
     pub fn release_idle(&self) -> bool {
-        self.views.release_idle() | self.warm.release_idle()
+        self.views.release_idle()
+            | self.warm.release_idle()
+            | self.places.release_idle()
+            | self.prefetches.forget_all()
     }
 
     /// There is one tree more.

@@ -11,10 +11,9 @@ use crate::watches::Coherence;
 use abi::stat::StatFs;
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use hostsys::fs as host;
+use hosttree::DirectoryRef;
 use lock_order::Mutex;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use vfs::inode::{InternalFs, InternalInode};
@@ -29,13 +28,15 @@ pub(crate) enum Mode {
     Shared,
 }
 
-/// What in a shared tree connects to programs outside the sandbox.
+/// What in a shared tree is the host's: what connects to programs outside the sandbox, and which users can own files.
 #[derive(Default)]
 pub struct Outward {
     /// Opening a FIFO reaches the host's other end of it.
     pub fifos: bool,
     /// connect(2) reaches sockets of the host.
     pub sockets: Option<TreeSockets>,
+    /// The mount maps owners: these users and groups can own files, ranges of (first, count).
+    pub owners: Option<[Vec<(u32, u32)>; 2]>,
 }
 
 /// A tree of host files.
@@ -49,7 +50,7 @@ pub struct HostFs {
     pub(crate) writes: AtomicU64,
     /// What connects to programs outside.
     pub(crate) outward: Outward,
-    pub(crate) root_fd: Arc<OwnedFd>,
+    pub(crate) top: DirectoryRef,
     root: Mutex<Option<Arc<Node>>>,
     /// Nodes in use of a shared tree by (host device, inode number), so that one file is one inode.
     pub(crate) nodes: read_biased_lock::RwLock<HashMap<(u64, u64), Weak<Node>>>,
@@ -65,16 +66,16 @@ pub struct HostFs {
 }
 
 impl HostFs {
-    /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: the tree does not change while we run,
+    /// The tree below a directory. `exclusive`: the tree does not change while we run,
     /// neither by us nor by others. Otherwise it is shared with the host.
-    pub fn new(home: &Arc<HostFiles>, root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
+    pub fn new(home: &Arc<HostFiles>, root: DirectoryRef, exclusive: bool) -> Result<Arc<HostFs>> {
         HostFs::with(home, root, exclusive, Coherence::Strict, Outward::default(), false)
     }
 
     /// A tree shared with the host that follows its changes as exactly as `coherence` says.
     pub fn shared(
         home: &Arc<HostFiles>,
-        root: OwnedFd,
+        root: DirectoryRef,
         coherence: Coherence,
         outward: Outward,
     ) -> Result<Arc<HostFs>> {
@@ -84,7 +85,7 @@ impl HostFs {
     /// A tree that is an overlay of the host. Its upper layer was made for the container, after the lower ones.
     pub fn layered(
         home: &Arc<HostFiles>,
-        root: OwnedFd,
+        root: DirectoryRef,
         exclusive: bool,
         coherence: Coherence,
     ) -> Result<Arc<HostFs>> {
@@ -93,18 +94,18 @@ impl HostFs {
 
     fn with(
         home: &Arc<HostFiles>,
-        root: OwnedFd,
+        root: DirectoryRef,
         exclusive: bool,
         coherence: Coherence,
         outward: Outward,
         layered: bool,
     ) -> Result<Arc<HostFs>> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
-        let attr = host::stat(&root)?;
+        let attr = root.attr()?;
         if !attr.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        let kind = host::statfs(&root).map_or(("ext4", String::new()), |s| kind(&s));
+        let kind = root.statfs().map_or(("ext4", String::new()), |s| kind(&s));
         let fs = Arc::new(HostFs {
             home: home.clone(),
             kind,
@@ -113,7 +114,7 @@ impl HostFs {
             coherence,
             writes: AtomicU64::new(0),
             outward,
-            root_fd: Arc::new(root),
+            top: root,
             root: Mutex::new(None),
             nodes: read_biased_lock::RwLock::default(),
             dated: attr.btime.is_some(),
@@ -129,9 +130,24 @@ impl HostFs {
         Ok(fs)
     }
 
+    /// This user and this group can own files. EOVERFLOW.
+    pub(crate) fn check_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let Some([users, groups]) = &self.outward.owners else { return Ok(()) };
+        let among = |ranges: &[(u32, u32)], id: u32| {
+            ranges.iter().any(|(first, count)| id.checked_sub(*first).is_some_and(|n| n < *count))
+        };
+        let mapped = uid.is_none_or(|uid| among(users, uid)) && gid.is_none_or(|gid| among(groups, gid));
+        if mapped { Ok(()) } else { Err(Errno::EOVERFLOW) }
+    }
+
     /// Files that were open for reading stay so for a while.
     pub(crate) fn keeps_warm(&self) -> bool {
         self.mode == Mode::Shared && self.coherence == Coherence::Lagging
+    }
+
+    /// Descriptors tell attributes of files, because a question to a gofer costs more.
+    pub(crate) fn keeps_places(&self) -> bool {
+        self.mode == Mode::Shared && self.coherence == Coherence::Strict && self.top.is_another_process()
     }
 
     /// Directories are watched for what others change.
@@ -198,7 +214,7 @@ impl FileSystem for HostFs {
         }
     }
     fn statfs(&self) -> Result<StatFs> {
-        host::statfs(&self.root_fd)
+        self.top.statfs()
     }
     fn revalidate(&self) -> bool {
         self.mode == Mode::Shared

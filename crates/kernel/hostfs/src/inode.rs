@@ -4,25 +4,30 @@ use crate::dir::Dir;
 use crate::fifo::Fifo;
 use crate::file::File;
 use crate::fs::Mode;
-use crate::node::{Change, ChangeCounts, Node, same_link};
+use crate::node::{Change, ChangeCounts, Node, ahead, same_link};
 use crate::outside::{Object, Observed};
-use crate::unix::{self, TreeSockets};
+use crate::unix::{self, Fresh, Named, TreeSockets};
 use crate::watches::Coherence;
 use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
-use abi::time::Timespec;
 use abi::{Errno, NAME_MAX, Result};
 use caller::Outcome;
-use hostsys::fs::{self as host, Access, SetTime};
+use hostsys::fanotify::{Handle, Reports};
+use hostsys::fs::{self as host, Access};
+use hosttree::{Changes, Directory, Kind, Rights, SetTime, Source, Target};
+use lock_order::Mutex;
 use rights::Perm;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::notify::OutsideWatch;
 use vfs::{
     AclInode, Caller, Confirming, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
-    NewNode, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
+    NewNode, OutsideName, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
 };
 use wait::WaitQueue;
+
+/// What may be told of an object when its attributes change, or when it is a directory.
+const ATTRIBUTES: u64 = libc::FAN_ATTRIB | libc::FAN_MODIFY | libc::FAN_ONDIR | libc::FAN_EVENT_ON_CHILD;
 
 impl Node {
     fn this(&self) -> Result<Arc<Node>> {
@@ -47,91 +52,61 @@ impl Node {
 
     /// A descriptor of a regular file that is open anyway.
     fn fd_in_use(&self) -> Option<Arc<OwnedFd>> {
-        let held = self.held.lock().upgrade();
+        let held = self.held.get();
         held.or_else(|| self.warm_fd())
     }
 
-    /// A descriptor for attribute calls: one in use, or a new one.
-    pub(crate) fn handle(&self) -> Result<Arc<OwnedFd>> {
+    /// Calls `f` with the object as the target of a call about extended attributes, and the directory to make it from. EOPNOTSUPP
+    /// for what has none.
+    pub(crate) fn target<R>(&self, f: impl FnOnce(&dyn Directory, Target<'_>) -> Result<R>) -> Result<R> {
         if let Some(fd) = self.fd_in_use() {
-            return Ok(fd);
+            return f(&*self.fs.top, Target::Open(&fd));
         }
         match self.kind {
-            S_IFREG if self.fs.mode == Mode::Exclusive => self.read_fd(),
-            S_IFREG => Ok(Arc::new(self.open(Access::Read)?)),
-            S_IFDIR => Ok(Arc::new(host::open_self(&*self.dir_fd()?)?)),
+            S_IFREG if self.fs.mode == Mode::Exclusive => f(&*self.fs.top, Target::Open(&*self.read_fd()?)),
+            S_IFREG => self.named(f),
+            S_IFDIR => f(&*self.dir()?, Target::This),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
-    /// Gives a new object the owner and mode asked for, where the host let us make it otherwise.
-    fn adopt(&self, name: &[u8], started: Timespec, (mode, uid, gid): (u32, u32, u32)) -> Result<Arc<Node>> {
-        let dir = self.dir_fd()?;
-        let mut before = self.noted();
-        let mut a = host::stat_at(&*dir, name)?;
-        let owner = (a.uid != uid).then_some(uid);
-        let group = (a.gid != gid).then_some(gid);
-        let other_mode = a.file_type() != S_IFLNK && a.mode & 0o7777 != mode & 0o7777;
-        if owner.is_some() || group.is_some() || other_mode {
-            let fd = host::open_at(&*dir, name, Access::Place)?;
-            let made = host::stat(&fd)?;
-            // By way of another tree the name may be exchanged for an older object.
-            if (made.dev, made.ino) != (a.dev, a.ino) || made.btime.is_some_and(|b| b.sec + 1 < started.sec) {
-                return Err(Errno::ESTALE);
-            }
-            if owner.is_some() || group.is_some() {
-                // Without the privilege (rootless) everything belongs to the one user we are.
-                let _ = host::chown_place(&fd, owner, group);
-            }
-            if other_mode {
-                match host::chmod_place(&fd, mode) {
-                    Err(Errno::ENOSYS) => host::chmod_at(&*dir, name, mode)?,
-                    done => done?,
-                }
-            }
-            before = self.noted();
-            a = host::stat(&fd)?;
-        }
-        Ok(Node::found(&self.this()?, name, a, before))
+    /// Makes a call that changes the object's attributes.
+    pub(crate) fn changing_attributes<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.changing_told(ATTRIBUTES, call)
     }
-}
 
-impl Node {
-    /// The same for a regular file that is open for reading and writing; the first open(2) takes the descriptor.
-    fn adopt_open(&self, name: &[u8], fd: OwnedFd, rights: (u32, u32, u32)) -> Result<Arc<Node>> {
-        let (a, before) = self.own(&fd, rights)?;
+    /// The same; `mask` (FAN_*): what may be told of it.
+    fn changing_told<R>(&self, mask: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        let place = self.place();
+        let acting = place.as_ref().map(|(dir, name)| dir.acting(name, mask, Some(self.key)));
+        let done = call()?;
+        if let Some(acting) = acting {
+            acting.done();
+        }
+        Ok(done)
+    }
+
+    /// The same by its name, which the root of a tree does not have.
+    fn named<R>(&self, f: impl FnOnce(&dyn Directory, Target<'_>) -> Result<R>) -> Result<R> {
+        match self.place() {
+            Some((dir, name)) => f(&*dir.dir()?, Target::Named { name: &name, key: self.key }),
+            None => f(&*self.fs.top, Target::This),
+        }
+    }
+
+    /// The node of a regular file that was just made and is open for reading and writing; the first open(2) takes the descriptor.
+    fn adopt_open(&self, name: &[u8], made: (OwnedFd, Attr), before: &ChangeCounts) -> Result<Arc<Node>> {
+        let (fd, attr) = made;
         let dir = self.this()?;
-        let node = match Node::made(&dir, name, a, &before) {
+        let node = match Node::made(&dir, name, attr, before) {
             Some(node) => node,
             None => {
                 let before = self.noted();
-                Node::found(&dir, name, host::stat(&fd)?, before)
+                Node::found(&dir, name, self.dir()?.look(name)?, before)
             }
         };
         node.keep_made(fd);
         Ok(node)
-    }
-
-    /// Gives a file that was made in this directory the mode and owner asked for; its identity, and what was noted
-    /// before that was read.
-    fn own(&self, fd: &OwnedFd, (mode, uid, gid): (u32, u32, u32)) -> Result<(Attr, ChangeCounts)> {
-        let mut before = self.noted();
-        let mut a = host::identity(fd)?;
-        let owner = (a.uid != uid).then_some(uid);
-        let group = (a.gid != gid).then_some(gid);
-        if owner.is_some() || group.is_some() {
-            // As above.
-            let _ = host::chown(fd, owner, group);
-        }
-        let other_mode = a.mode & 0o7777 != mode & 0o7777;
-        if other_mode {
-            host::chmod(fd, mode)?;
-        }
-        if owner.is_some() || group.is_some() || other_mode {
-            before = self.noted();
-            a = host::identity(fd)?;
-        }
-        Ok((a, before))
     }
 
     /// The name leads to this object for all that is known, up to now.
@@ -152,6 +127,18 @@ fn time(t: Option<TimeSet>) -> SetTime {
     }
 }
 
+/// What may be told of changes. The host tells of a change of one time as of a read, which is not reported, or a write: other events
+/// at that moment are another process's.
+fn told_of(changes: &Changes) -> u64 {
+    let rights = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
+    let times = changes.atime != SetTime::Keep && changes.mtime != SetTime::Keep;
+    match (rights || times, changes.mtime) {
+        (true, _) => ATTRIBUTES,
+        (false, SetTime::Keep) => 0,
+        (false, _) => ATTRIBUTES & !libc::FAN_ATTRIB,
+    }
+}
+
 impl Inode for Node {
     fn fs(&self) -> Arc<dyn FileSystem> {
         self.fs.clone()
@@ -168,6 +155,7 @@ impl Inode for Node {
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.writable()?;
+        self.fs.check_owner(set.uid, set.gid)?;
         let held = self.fd_in_use();
         let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
         let before = self.standing();
@@ -179,48 +167,19 @@ impl Inode for Node {
                 _ => host::truncate(self.open(Access::Write)?, size)?,
             }
         }
-        let times = set.atime.is_some() || set.mtime.is_some();
-        if let (Some(fd), true) = (&held, self.kind == S_IFREG) {
-            if set.uid.is_some() || set.gid.is_some() {
-                host::chown(&**fd, set.uid, set.gid)?;
-            }
-            if let Some(m) = set.mode {
-                host::chmod(&**fd, m)?;
-            }
-            if times {
-                host::utimes(&**fd, time(set.atime), time(set.mtime))?;
-            }
-        } else if self.place().is_some() {
-            // By a descriptor, and the object is compared: a process that may change the directory could exchange the
-            // name meanwhile.
-            let fd = self.open(Access::Place)?;
-            if set.uid.is_some() || set.gid.is_some() {
-                host::chown_place(&fd, set.uid, set.gid)?;
-            }
-            if let Some(m) = set.mode {
-                if self.kind == S_IFLNK {
-                    return Err(Errno::EOPNOTSUPP);
-                }
-                match host::chmod_place(&fd, m) {
-                    // Linux before 6.6.
-                    Err(Errno::ENOSYS) => host::chmod(&*self.handle()?, m)?,
-                    done => done?,
-                }
-            }
-            if times {
-                host::utimes_place(&fd, time(set.atime), time(set.mtime))?;
-            }
-        } else {
-            let fd = self.handle()?;
-            if set.uid.is_some() || set.gid.is_some() {
-                host::chown(&*fd, set.uid, set.gid)?;
-            }
-            if let Some(m) = set.mode {
-                host::chmod(&*fd, m)?;
-            }
-            if times {
-                host::utimes(&*fd, time(set.atime), time(set.mtime))?;
-            }
+        let changes = Changes {
+            mode: set.mode,
+            uid: set.uid,
+            gid: set.gid,
+            atime: time(set.atime),
+            mtime: time(set.mtime),
+            size: None,
+        };
+        if changes != Changes::default() {
+            self.changing_told(told_of(&changes), || match &held {
+                Some(fd) if self.kind == S_IFREG => self.fs.top.set_attr(Target::Open(fd), &changes),
+                _ => self.named(|dir, target| dir.set_attr(target, &changes)),
+            })?;
         }
         if set.mode.is_some() {
             self.forget_acls();
@@ -231,7 +190,7 @@ impl Inode for Node {
     }
     fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         match self.kind {
-            S_IFDIR => Ok(Arc::new(DirectoryFile(Dir::new(self.this()?)))),
+            S_IFDIR => Ok(Arc::new(DirectoryFile(Dir::new(self.this()?)?))),
             S_IFREG => {
                 let access = match flags & libc::O_ACCMODE {
                     libc::O_RDONLY => Access::Read,
@@ -262,7 +221,7 @@ impl Inode for Node {
                         (fd, true)
                     }
                 };
-                *self.held.lock() = Arc::downgrade(&fd);
+                self.held.add(&fd);
                 Ok(Arc::new(File::new(self.this()?, Some(fd), exact, access)))
             }
             _ => Err(Errno::ENXIO),
@@ -288,6 +247,12 @@ impl Inode for Node {
     }
 }
 
+impl Node {
+    fn observed<R>(&self, f: impl FnOnce(&dyn Directory, Target<'_>) -> Result<R>) -> Result<R> {
+        if self.is_dir() { f(&*self.dir()?, Target::This) } else { self.named(f) }
+    }
+}
+
 impl Observed for Node {
     fn key(&self) -> (u64, u64) {
         self.key
@@ -298,11 +263,14 @@ impl Observed for Node {
     fn place(&self) -> Option<(Object, Arc<[u8]>)> {
         Node::place(self).map(|(dir, name)| (dir as Object, name))
     }
-    fn open(&self) -> Result<OwnedFd> {
-        if Node::is_dir(self) { host::open_self(&*self.dir_fd()?) } else { Node::open(self, Access::Read) }
+    fn mark(&self, group: &Reports, mask: u64) -> Result<Handle> {
+        self.observed(|dir, target| dir.mark(target, group.as_fd(), mask))
+    }
+    fn unmark(&self, group: &Reports, mask: u64) -> Result<()> {
+        self.observed(|dir, target| dir.unmark(target, group.as_fd(), mask))
     }
     fn has(&self, name: &[u8]) -> bool {
-        self.dir_fd().and_then(|dir| host::stat_at(&*dir, name)).is_ok()
+        self.dir().and_then(|dir| dir.look(name)).is_ok()
     }
     fn is_in_use(&self) -> bool {
         self.is_open_dir()
@@ -332,7 +300,8 @@ impl SpecialInode for Node {
         kind: i32,
         queue: &WaitQueue,
     ) -> Option<Result<Arc<dyn OutsideSocket>>> {
-        let sockets = self.fs.outward.sockets.as_ref().filter(|_| self.kind == S_IFSOCK)?;
+        let sockets = self.fs.outward.sockets.as_ref();
+        let sockets = sockets.filter(|sockets| sockets.allowed.open && self.kind == S_IFSOCK)?;
         // The other side of a connection sees the gofer's user, which is the container's root. That of datagrams sees none, or
         // the sentry's user by SO_PASSCRED, and the socket's mode decides.
         let creds = cx.creds();
@@ -341,12 +310,30 @@ impl SpecialInode for Node {
         }
         Some(self.connect_outside(sockets, kind, queue))
     }
+    fn named_outside(&self, queue: &WaitQueue) -> Option<Result<Arc<dyn OutsideName>>> {
+        let fd = Node::attachments(self).get::<Fresh>()?.0.lock().take()?;
+        let named = |poller| Ok(Arc::new(Named::new(fd, poller, queue)?) as Arc<dyn OutsideName>);
+        Some(self.fs.home.poller().and_then(named))
+    }
 }
 
 impl Node {
     /// The node of an inode; `None` for one of another file system.
     fn of(inode: &InodeRef) -> Option<&Node> {
         inode.as_any().downcast_ref()
+    }
+
+    /// Whether programs outside reach the sockets that programs inside bind in this directory.
+    fn binds_outside(&self) -> bool {
+        self.fs.outward.sockets.as_ref().is_some_and(|sockets| sockets.allowed.create)
+    }
+
+    /// Makes a name of a socket of the host in this directory.
+    fn bind_outside(&self, name: &[u8], kind: i32) -> Result<OwnedFd> {
+        let sockets = self.fs.outward.sockets.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+        let dir = self.path()?;
+        let path = if dir.is_empty() { name.to_vec() } else { [&dir, &b"/"[..], name].concat() };
+        unix::bind(sockets, &path, kind)
     }
 
     /// Connects to the socket that this node is.
@@ -363,6 +350,26 @@ impl Node {
 }
 
 impl DirInode for Node {
+    fn looks_ahead(&self) -> bool {
+        self.fs.top.is_another_process()
+    }
+    fn look_ahead(&self, path: &[u8]) {
+        if path.split(|c| *c == b'/').next().is_some_and(|name| self.is_absent(name)) {
+            return;
+        }
+        if !path.contains(&b'/') && self.prefetch(path) {
+            return;
+        }
+        let before = self.noted();
+        if let Ok(dir) = self.dir()
+            && let Some((own, attrs)) = dir.look_along(path)
+        {
+            ahead::learn(&self.fs, self.key, before, path, own, &attrs);
+        }
+    }
+    fn looked(&self) {
+        ahead::forget();
+    }
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -371,12 +378,28 @@ impl DirInode for Node {
         if self.is_absent(name) {
             return Err(Errno::ENOENT);
         }
-        let before = self.noted();
-        let found = host::stat_at(&*self.dir_fd()?, name);
+        let mut place = None;
+        let (found, before) = match ahead::take(self, name) {
+            Some(told) => told,
+            None => match self.take_prefetched(name) {
+                Some((told, before, kept)) => {
+                    place = kept;
+                    (told, before)
+                }
+                None => {
+                    let before = self.noted();
+                    (self.dir()?.look(name), before)
+                }
+            },
+        };
         if self.is_unsure() {
             let _ = self.current();
         }
-        Ok(Node::found(&self.this()?, name, found?, before))
+        let node = Node::found(&self.this()?, name, found?, before);
+        if let Some(place) = place {
+            node.keep_place(place);
+        }
+        Ok(node)
     }
     fn create(
         &self,
@@ -388,34 +411,52 @@ impl DirInode for Node {
         gid: u32,
     ) -> Result<InodeRef> {
         self.writable()?;
+        self.fs.check_owner(Some(uid), Some(gid))?;
         let _changing = self.changing();
         let started = host::now();
-        let dir = self.dir_fd()?;
+        let dir = self.dir()?;
         let naming = self.naming();
         let added = |new: Arc<Node>| {
             naming.done(&[Change::Added(name, new.key.1, new.kind)]);
             Ok(new as InodeRef)
         };
-        match node {
+        let rights = Rights { mode, uid, gid };
+        let acting = self.acting(name, libc::FAN_CREATE | ATTRIBUTES, None);
+        let before = self.noted();
+        let made = match node {
             NewNode::Regular => {
-                let fd = host::create_at(&*dir, name, Access::ReadWrite, mode)?;
-                return added(self.adopt_open(name, fd, (mode, uid, gid))?);
+                let made = dir.create(name, rights)?;
+                acting.done();
+                return added(self.adopt_open(name, made, &before)?);
             }
-            NewNode::Directory => host::mkdir_at(&*dir, name, mode)?,
-            NewNode::Fifo => host::mknod_at(&*dir, name, false, mode)?,
-            NewNode::Socket => host::mknod_at(&*dir, name, true, mode)?,
-            NewNode::Symlink(t) => host::symlink_at(t, &*dir, name)?,
-            NewNode::Char(0) => host::whiteout_at(&*dir, name, mode)?,
+            NewNode::BoundSocket(kind) if self.binds_outside() => {
+                let bound = self.bind_outside(name, *kind)?;
+                // The gofer came by a path; the directory may have another place by now.
+                if dir.look(name)?.file_type() != S_IFSOCK {
+                    return Err(Errno::ESTALE);
+                }
+                let new = Node::found(&self.this()?, name, dir.adopt(name, started, rights)?, before);
+                new.attachments().set(Some(Arc::new(Fresh(Mutex::new(Some(bound))))));
+                return added(new);
+            }
+            NewNode::Directory => Kind::Directory,
+            NewNode::Fifo => Kind::Fifo,
+            NewNode::Socket | NewNode::BoundSocket(_) => Kind::Socket,
+            NewNode::Symlink(text) => Kind::Symlink(text),
+            NewNode::Char(0) => Kind::Whiteout,
             // A device made on the host would be the host's device.
             NewNode::Char(_) | NewNode::Block(_) => return Err(Errno::EPERM),
-        }
-        added(self.adopt(name, started, (mode, uid, gid))?)
+        };
+        let attr = dir.make(name, made, rights)?;
+        acting.done();
+        let new = Node::found(&self.this()?, name, attr, before);
+        new.expects_questions();
+        added(new)
     }
     fn create_unnamed(&self, _cx: &dyn Caller, mode: u32, uid: u32, gid: u32) -> Result<InodeRef> {
         self.writable()?;
-        let fd = host::create_unnamed(&*self.dir_fd()?, mode)?;
-        self.own(&fd, (mode, uid, gid))?;
-        let attr = host::stat(&fd)?;
+        self.fs.check_owner(Some(uid), Some(gid))?;
+        let (fd, attr) = self.dir()?.create_unnamed(Rights { mode, uid, gid })?;
         Ok(Node::unnamed(&self.this()?, attr, fd))
     }
     fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
@@ -429,14 +470,18 @@ impl DirInode for Node {
         let unnamed = t.unnamed.lock().clone();
         if let Some(fd) = unnamed {
             let naming = self.naming();
-            host::link_open(&*fd, &*self.dir_fd()?, name)?;
-            t.named(&self.this()?, name);
+            let acting = self.acting(name, libc::FAN_CREATE | ATTRIBUTES, Some(t.key));
+            self.dir()?.link(Source::Open(&fd), name)?;
+            acting.done();
+            t.got_name(&self.this()?, name);
             naming.done(&[Change::Added(name, t.key.1, t.kind)]);
             return Ok(());
         }
         t.watch.set_other_names(true);
         let naming = self.naming();
-        host::link_at(&*dir.dir_fd()?, &old, &*self.dir_fd()?, name)?;
+        let acting = self.acting(name, libc::FAN_CREATE | ATTRIBUTES, Some(t.key));
+        self.dir()?.link(Source::Named(&*dir.dir()?, &old), name)?;
+        acting.done();
         naming.done(&[Change::Added(name, t.key.1, t.kind)]);
         Ok(())
     }
@@ -444,23 +489,27 @@ impl DirInode for Node {
         self.writable()?;
         let _changing = self.changing();
         let naming = self.naming();
-        host::unlink_at(&*self.dir_fd()?, name, false)?;
+        let acting = self.acting(name, libc::FAN_DELETE | ATTRIBUTES, self.acted_on(name));
+        self.dir()?.unlink(name, false)?;
+        acting.done();
         naming.done(&[Change::Removed(name)]);
         Ok(())
     }
     fn rmdir(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
         let _changing = self.changing();
-        let dir = self.dir_fd()?;
-        if let Ok(a) = host::stat_at(&*dir, name) {
+        let dir = self.dir()?;
+        if let Ok(a) = dir.look(name) {
             let node = self.fs.nodes.read().get(&(a.dev, a.ino)).and_then(|w| w.upgrade());
             // A program that has it open will need it when it has no name any more.
             if let Some(node) = node.filter(|n| n.is_open_dir()) {
-                let _ = node.dir_fd();
+                let _ = node.dir();
             }
         }
         let naming = self.naming();
-        host::unlink_at(&*dir, name, true)?;
+        let acting = self.acting(name, libc::FAN_DELETE | ATTRIBUTES, self.acted_on(name));
+        dir.unlink(name, true)?;
+        acting.done();
         naming.done(&[Change::Removed(name)]);
         Ok(())
     }
@@ -481,7 +530,12 @@ impl DirInode for Node {
         // Which object moves is known to the caller only: both are read again, unless the names say it.
         let naming = (self.naming(), to.naming());
         let moved = self.entry(name);
-        host::rename_at(&*self.dir_fd()?, name, &*to.dir_fd()?, new_name, flags)?;
+        let moves = libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO | libc::FAN_CREATE | ATTRIBUTES;
+        let objects = (self.acted_on(name), to.acted_on(new_name));
+        let acting = (self.acting(name, moves, objects.0), to.acting(new_name, moves, objects.1));
+        self.dir()?.rename(name, &*to.dir()?, new_name, flags)?;
+        acting.0.done();
+        acting.1.done();
         // A whiteout has a number that is not known.
         let others = namei::rename::EXCHANGE | namei::rename::WHITEOUT;
         if let (Some((ino, kind)), true) = (moved, flags & others == 0) {
@@ -510,12 +564,14 @@ impl LinkInode for Node {
         let before = self.known();
         let standing = self.standing();
         let (dir, name) = self.place().ok_or(Errno::EINVAL)?;
-        let dir = dir.dir_fd()?;
-        let t = host::readlink_at(&*dir, &name)?;
+        let dir = dir.dir()?;
+        // What has the name by now is no link.
+        let (t, attr) =
+            dir.read_link(&name).map_err(|e| if e == Errno::EINVAL { Errno::ESTALE } else { e })?;
         // It is the text of this link, not of one that took its place, if the link is afterwards what it was before.
         let stands = || standing.is_some() && self.is_certain() && standing == self.standing();
         let ours = self.fs.mode == Mode::Exclusive || stands() || {
-            let a = host::stat_at(&*dir, &name)?;
+            let a = attr.map_or_else(|| dir.look(&name), Ok)?;
             self.is(&a) && same_link(&before, &a)
         };
         self.was_read();
@@ -534,8 +590,13 @@ impl Confirming for Node {
     fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr> {
         let node = Node::of(inode)?;
         self.asked();
+        if let Some((a, standing)) = node.told_at(self, path) {
+            let same = node.kind != S_IFLNK || same_link(&node.known(), &a);
+            let a = node.refresh(a, standing);
+            return same.then_some(a);
+        }
         let standing = node.standing();
-        let a = host::stat_below(&*self.dir_fd().ok()?, path).ok().filter(|a| node.is(a))?;
+        let a = self.dir().ok()?.look(path).ok().filter(|a| node.is(a))?;
         let direct = !path.contains(&b'/');
         if direct {
             node.moved(&self.this().ok()?, path);
@@ -594,7 +655,7 @@ impl Confirming for Node {
     }
     fn still_absent(&self, path: &[u8]) -> bool {
         self.asked();
-        self.dir_fd().and_then(|fd| host::stat_below(&*fd, path)).is_err_and(|e| e == Errno::ENOENT)
+        self.dir().and_then(|dir| dir.look(path)).is_err_and(|e| e == Errno::ENOENT)
     }
 }
 
@@ -603,17 +664,17 @@ impl XattrInode for Node {
         Some(self)
     }
     fn get_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
-        host::get_xattr(&*self.handle()?, name)
+        self.target(|dir, target| dir.get_xattr(target, name))
     }
     fn set_xattr(&self, _cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         self.writable()?;
         changeable(name)?;
         let _changing = self.changing();
-        host::set_xattr(&*self.handle()?, name, value, flags)
+        self.changing_attributes(|| self.target(|dir, target| dir.set_xattr(target, name, value, flags)))
     }
     fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
-        match self.handle() {
-            Ok(fd) => host::list_xattr(&*fd),
+        match self.target(|dir, target| dir.list_xattr(target)) {
+            Ok(names) => Ok(names),
             // What we may not open has none that we could show.
             Err(Errno::EOPNOTSUPP | Errno::EACCES) => Ok(Vec::new()),
             Err(e) => Err(e),
@@ -626,7 +687,7 @@ impl XattrInode for Node {
         self.writable()?;
         changeable(name)?;
         let _changing = self.changing();
-        host::remove_xattr(&*self.handle()?, name)
+        self.changing_attributes(|| self.target(|dir, target| dir.remove_xattr(target, name)))
     }
 }
 

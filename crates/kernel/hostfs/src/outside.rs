@@ -11,17 +11,17 @@
 //! An object without a name is reported as gone when no descriptor of it is left. So a descriptor that is only kept for later
 //! use is closed when another process removes the name. For a directory, its parent is marked, which tells of that.
 //!
-//! Lock: that of the marked objects, a leaf. The group's calls are made with it held, and no other call of the host.
+//! Locks: `marking`, then that of the marked objects, a leaf. Marks are made with the first held, and no call of the host with the
+//! second.
 
 use abi::{Errno, Result};
 use hostsys::fanotify::{DIRECTORY_MASK, Entry, Handle, OBJECT_MASK, RENAME, Report, Reports};
 use hostsys::fs::{Bell, Readiness};
-use lock_order::Mutex;
+use lock_order::{Mutex, rank};
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vfs::InodeRef;
 use vfs::attach::Attachments;
 use vfs::notify::{self, event};
@@ -33,6 +33,12 @@ const GROUP: u64 = 1;
 
 /// How long the thread waits before it reads again: many events then cost one wake-up.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Of so many acts those that are over are forgotten.
+const MANY: usize = 64;
+
+/// Events come at most so long after an act; and so long after our end of an open file a gofer may close its own reference to it. It does so when it has sent the descriptor.
+const LATE: Duration = Duration::from_millis(50);
 
 /// The first cookie of a rename by others. Those of renames inside begin with 1.
 const FIRST_COOKIE: u32 = 1 << 31;
@@ -48,8 +54,10 @@ pub(crate) trait Observed: Send + Sync {
     fn is_dir(&self) -> bool;
     /// The directory that has it, and its name there; `None` for the root of its tree.
     fn place(&self) -> Option<(Object, Arc<[u8]>)>;
-    /// Opens it for reading.
-    fn open(&self) -> Result<OwnedFd>;
+    /// Has a group report the events of `mask` (FAN_*) of it, and returns what events call it.
+    fn mark(&self, group: &Reports, mask: u64) -> Result<Handle>;
+    /// Has it report them no longer.
+    fn unmark(&self, group: &Reports, mask: u64) -> Result<()>;
     /// Of a directory: there is something of this name.
     fn has(&self, name: &[u8]) -> bool;
     /// Of a directory: a program has it open.
@@ -88,6 +96,41 @@ struct Running {
     end: Bell,
 }
 
+/// What a gofer does for us: its events look like another process's, and are taken for ours.
+struct Own {
+    id: u64,
+    /// The directory, and the name that changes.
+    dir: (u64, u64),
+    name: Box<[u8]>,
+    /// What the name leads to.
+    object: Option<(u64, u64)>,
+    /// Nothing but the end of an open file.
+    closes: bool,
+    /// When it was done: then its events are there to be read.
+    done: Option<Instant>,
+}
+
+impl Own {
+    /// Its events have come.
+    fn is_over(&self) -> bool {
+        self.done.is_some_and(|done| done.elapsed() > LATE)
+    }
+}
+
+/// While it exists, events of one name are ours.
+pub(crate) struct Act {
+    outside: Arc<Outside>,
+    id: u64,
+}
+
+impl Drop for Act {
+    fn drop(&mut self) {
+        if let Some(own) = self.outside.own.lock().iter_mut().find(|own| own.id == self.id) {
+            own.done = Some(Instant::now());
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     running: Option<Running>,
@@ -99,12 +142,22 @@ struct State {
 /// What is watched in the trees of one kernel.
 pub(crate) struct Outside {
     state: Mutex<State>,
+    /// Held while a mark is set or taken back.
+    marking: Mutex<(), { rank::HOST_EVENTS }>,
     cookie: AtomicU32,
+    own: Mutex<Vec<Own>>,
+    next: AtomicU64,
 }
 
 impl Default for Outside {
     fn default() -> Outside {
-        Outside { state: Mutex::default(), cookie: AtomicU32::new(FIRST_COOKIE) }
+        Outside {
+            state: Mutex::default(),
+            marking: Mutex::default(),
+            cookie: AtomicU32::new(FIRST_COOKIE),
+            own: Mutex::default(),
+            next: AtomicU64::new(1),
+        }
     }
 }
 
@@ -141,21 +194,28 @@ impl Outside {
         wanted: u64,
         parent: Option<Box<Observer>>,
     ) -> Result<Observer> {
-        let fd = node.open()?;
-        let handle = Reports::handle(&fd)?;
-        let mut state = self.state.lock();
-        let running = match &mut state.running {
-            Some(running) => running,
-            none => none.insert(self.start()?),
+        let _marking = self.marking.lock();
+        let group = {
+            let mut state = self.state.lock();
+            let running = match &mut state.running {
+                Some(running) => running,
+                none => none.insert(self.start()?),
+            };
+            running.group.clone()
         };
-        if let Err(e) = running.group.mark(&fd, wanted) {
-            let unused = if state.marked.is_empty() { state.running.take() } else { None };
-            drop(state);
-            if let Some(unused) = unused {
-                unused.end.ring();
+        let marked = node.mark(&group, wanted);
+        let mut state = self.state.lock();
+        let handle = match marked {
+            Ok(handle) => handle,
+            Err(e) => {
+                let unused = if state.marked.is_empty() { state.running.take() } else { None };
+                drop(state);
+                if let Some(unused) = unused {
+                    unused.end.ring();
+                }
+                return Err(e);
             }
-            return Err(e);
-        }
+        };
         let marked = state.marked.entry(handle.clone()).or_default();
         match marked.nodes.iter_mut().find(|(known, _)| is_same(known, node)) {
             Some((_, observers)) => *observers += 1,
@@ -185,9 +245,66 @@ impl Outside {
             if readiness.wait().iter().any(|(token, _)| *token == END) {
                 return;
             }
+            let read = self.done();
             while group.read(&mut buf, |report| self.pass_on(report)) {}
+            self.own.lock().retain(|own| !read.contains(&own.id));
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// A gofer is about to change a name for us; nothing while nothing is watched. Until the events of it have been read, those of this
+    /// name are ours.
+    pub fn act(self: &Arc<Outside>, dir: (u64, u64), name: &[u8], object: Option<(u64, u64)>) -> Option<Act> {
+        self.begin(dir, name, object, false)
+    }
+
+    /// The same for an open file that we close.
+    pub fn close(self: &Arc<Outside>, dir: (u64, u64), name: &[u8], object: (u64, u64)) -> Option<Act> {
+        self.begin(dir, name, Some(object), true)
+    }
+
+    fn begin(
+        self: &Arc<Outside>,
+        dir: (u64, u64),
+        name: &[u8],
+        object: Option<(u64, u64)>,
+        closes: bool,
+    ) -> Option<Act> {
+        self.state.lock().running.as_ref()?;
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut own = self.own.lock();
+        if own.len() >= MANY {
+            own.retain(|one| !one.is_over());
+        }
+        own.push(Own { id, dir, name: name.into(), object, closes, done: None });
+        Some(Act { outside: self.clone(), id })
+    }
+
+    /// Something is watched.
+    pub fn is_watching(&self) -> bool {
+        self.state.lock().running.is_some()
+    }
+
+    /// Those that have been done.
+    fn done(&self) -> Vec<u64> {
+        let over = |own: &&Own| own.done.is_some() && !own.closes || own.is_over();
+        self.own.lock().iter().filter(over).map(|own| own.id).collect()
+    }
+
+    /// Whether an event is of something that a gofer does for us.
+    fn is_ours(&self, mask: u64, entry: Option<Entry<'_>>, object: Option<&[u8]>) -> bool {
+        if self.own.lock().is_empty() {
+            return false;
+        }
+        let key = |handle: &[u8]| self.find(handle).map(|node| node.key());
+        let dir = entry.and_then(|(handle, name)| Some((key(handle)?, name)));
+        let object = object.and_then(key);
+        let own = self.own.lock();
+        let only_closes = mask & u64::from(event::ALL) == u64::from(event::CLOSE_WRITE);
+        own.iter().filter(|own| (only_closes || !own.closes) && !own.is_over()).any(|own| {
+            dir.is_some_and(|(dir, name)| dir == own.dir && *name == *own.name)
+                || object.is_some() && object == own.object
+        })
     }
 
     /// A node of the object with this handle.
@@ -209,8 +326,14 @@ impl Outside {
 
     fn pass_on(&self, report: Report<'_>) {
         match report {
-            Report::Event { mask, own, entry, object } => self.event(mask, own, entry, object),
-            Report::Rename { dir, own, from, to } => self.rename(dir, own, from, to),
+            Report::Event { mask, own, entry, object } => {
+                let own = own || self.is_ours(mask, entry, object);
+                self.event(mask, own, entry, object);
+            }
+            Report::Rename { dir, own, from, to } => {
+                let own = own || self.is_ours(RENAME, from, None) || self.is_ours(RENAME, to, None);
+                self.rename(dir, own, from, to);
+            }
             Report::Overflow => self.overflow(),
         }
     }
@@ -385,8 +508,8 @@ impl Drop for Observer {
         if let Some(running) = running {
             // The thread lets go of the group, which may take a while when there are marks.
             running.end.ring();
-        } else if !left && let Ok(fd) = self.node.open() {
-            self.forget(&fd);
+        } else if !left {
+            self.forget();
         }
     }
 }
@@ -402,11 +525,18 @@ impl Observer {
     }
 
     /// Takes the mark back. One of an object that has moved out of reach stays, and what it reports is known to none.
-    fn forget(&self, fd: &OwnedFd) {
-        let state = self.outside.state.lock();
+    fn forget(&self) {
+        let _marking = self.outside.marking.lock();
+        let group = {
+            let state = self.outside.state.lock();
+            if state.marked.contains_key(&self.handle) {
+                return;
+            }
+            state.running.as_ref().map(|running| running.group.clone())
+        };
         let all = if self.node.is_dir() { DIRECTORY_MASK } else { OBJECT_MASK };
-        if let (Some(running), false) = (&state.running, state.marked.contains_key(&self.handle))
-            && let Err(e) = running.group.unmark(fd, all)
+        if let Some(group) = group
+            && let Err(e) = self.node.unmark(&group, all)
             && e != Errno::ENOENT
         {
             log::debug!("a mark on an object of the host stays: {e}");

@@ -52,7 +52,7 @@ fn context(dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
 
 fn context_of(home: &Arc<HostFiles>, dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
     let fd: OwnedFd = fs::File::open(dir).unwrap().into();
-    let fs = HostFs::new(home, fd, exclusive).unwrap();
+    let fs = HostFs::new(home, hosttree::direct::Direct::at(fd), exclusive).unwrap();
     FsContext::new(mounts::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
 }
 

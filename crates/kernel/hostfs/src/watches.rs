@@ -7,13 +7,16 @@
 //!
 //! A watch does not report when others read a file, or change it by a shared mapping. Nothing is kept of files with several names.
 //!
-//! Locks: `reading`, then `known`. No host call but the group's is made with them held.
+//! A gofer's changes for us look like another process's: [`Watches::expect`].
+//!
+//! Locks: `reading`, then `known` or `expected`. No host call but the group's is made with them held.
 
 use hostsys::cpu::tsc;
-use hostsys::fanotify::{Change, Group, Handle};
+use hostsys::fanotify::{Change, Group, Handle, MASK, NAMES_MASK};
+use hosttree::{Directory, Target};
 use lock_order::{Mutex, rank};
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -102,6 +105,49 @@ pub(crate) struct Watches {
     round: AtomicU64,
     /// Counts changes, from 1.
     clock: Arc<AtomicU64>,
+    /// What a gofer is doing for us.
+    expected: Mutex<Vec<Expected>>,
+}
+
+/// A change that a gofer makes for us. Its event looks like another process's.
+struct Expected {
+    id: u64,
+    watched: Arc<Watched>,
+    name: Box<[u8]>,
+    /// What may be told of it (FAN_*).
+    mask: u64,
+    /// Events that told nothing else.
+    seen: u32,
+}
+
+/// While it exists, a change of one name by a gofer is expected. When at most one event has told of it in the end, that was ours, and
+/// what is known of the directory still holds: events of two processes are never one.
+pub(crate) struct Expectation<'a> {
+    watches: &'a Watches,
+    id: u64,
+    done: bool,
+}
+
+impl Expectation<'_> {
+    /// The gofer has made the change.
+    pub fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Expectation<'_> {
+    fn drop(&mut self) {
+        // The event was there before the gofer's answer.
+        self.watches.read_events();
+        let mut all = self.watches.expected.lock();
+        let Some(at) = all.iter().position(|one| one.id == self.id) else { return };
+        let one = all.swap_remove(at);
+        drop(all);
+        // A change of nothing, or one that the mark does not tell of, has no event.
+        if one.seen > u32::from(self.done) {
+            one.watched.change();
+        }
+    }
 }
 
 impl Default for Watches {
@@ -113,6 +159,7 @@ impl Default for Watches {
             read: AtomicU64::new(0),
             round: AtomicU64::new(1),
             clock: Arc::new(AtomicU64::new(1)),
+            expected: Mutex::default(),
         }
     }
 }
@@ -134,17 +181,18 @@ impl Watches {
         made.as_ref()
     }
 
-    /// Marks a directory, which is open for reading and has this device and inode number; `None` where that cannot be. What is
+    /// Marks a directory, which has this device and inode number; `None` where that cannot be. What is
     /// learnt of it from now on may be kept.
     /// Changes of contents are reported where attributes of files are kept, in trees that may lag behind.
-    pub fn watch(&self, dir: &OwnedFd, inode: (u64, u64), coherence: Coherence) -> Option<Follower> {
-        let kind = hostsys::fs::statfs(dir).ok()?.f_type as u64;
+    pub fn watch(&self, dir: &dyn Directory, inode: (u64, u64), coherence: Coherence) -> Option<Follower> {
+        let kind = dir.file_system().ok()? as u64;
         let group = self.group().filter(|_| TOLD.contains(&kind))?;
         if self.known.lock().handles.len() >= MAX {
             self.forget_all(group);
         }
         let round = self.round.load(Ordering::Acquire);
-        let key = group.mark(dir, coherence == Coherence::Lagging).ok()?;
+        let mask = if coherence == Coherence::Lagging { MASK } else { NAMES_MASK };
+        let key = dir.mark(Target::This, group.as_fd(), mask).ok()?;
         let mut known = self.known.lock();
         let new = || {
             let (changes, round) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -193,20 +241,49 @@ impl Watches {
         }
     }
 
+    /// A gofer is about to change a name in a directory that is followed; `mask`: what events may tell of it.
+    pub fn expect(&self, follower: &Follower, name: &[u8], mask: u64) -> Expectation<'_> {
+        // What others did before is not taken for it.
+        self.read_events();
+        // A number of its own.
+        let id = self.clock.fetch_add(1, Ordering::AcqRel);
+        let watched = follower.0.clone();
+        self.expected.lock().push(Expected { id, watched, name: name.into(), mask, seen: 0 });
+        Expectation { watches: self, id, done: false }
+    }
+
+    fn is_expected(&self, watched: &Arc<Watched>, name: &[u8], mask: u64) -> bool {
+        let mut all = self.expected.lock();
+        let same = |one: &&mut Expected| {
+            Arc::ptr_eq(&one.watched, watched) && *one.name == *name && mask & !one.mask == 0
+        };
+        match all.iter_mut().find(same) {
+            Some(one) => {
+                one.seen += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Takes note of what others have changed.
     pub fn settle(&self, coherence: Coherence) {
-        let Some(Some(group)) = self.group.get() else { return };
         let fresh = || tsc().wrapping_sub(self.read.load(Ordering::Acquire)) < LAG;
-        if coherence == Coherence::Lagging && fresh() {
-            return;
+        if coherence != Coherence::Lagging || !fresh() {
+            self.read_events();
         }
+    }
+
+    fn read_events(&self) {
+        let Some(Some(group)) = self.group.get() else { return };
         let mut buffer = self.reading.lock();
         buffer.resize(BUFFER, 0);
         let now = tsc();
         let mut lost = false;
         group.drain(&mut buffer, |change| match change {
-            Change::In(key) => {
-                if let Some(watched) = self.known.lock().handles.get(key) {
+            Change::In { directory, name, mask } => {
+                let watched = self.known.lock().handles.get(directory).cloned();
+                if let Some(watched) = watched.filter(|watched| !self.is_expected(watched, name, mask)) {
                     watched.change();
                 }
             }
@@ -226,25 +303,25 @@ mod tests {
     #[test]
     fn a_new_round_ends_all_marks() {
         let watches = Watches::default();
-        let dir: OwnedFd = std::fs::File::open("/").unwrap().into();
-        let follower = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
+        let dir = hosttree::direct::Direct::at(std::fs::File::open("/").unwrap().into());
+        let follower = watches.watch(&*dir, (1, 1), Coherence::Strict).unwrap();
         let before = watches.changes(&follower).unwrap();
         watches.settle(Coherence::Strict);
         assert_eq!(watches.changes(&follower), Some(before));
         watches.forget_all(watches.group().unwrap());
         assert_eq!(watches.changes(&follower), None);
         drop(follower);
-        let again = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
+        let again = watches.watch(&*dir, (1, 1), Coherence::Strict).unwrap();
         assert!(watches.changes(&again).is_some());
     }
 
     #[test]
     fn two_followers_know_nothing_of_each_other() {
         let watches = Watches::default();
-        let dir: OwnedFd = std::fs::File::open("/").unwrap().into();
-        let first = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
+        let dir = hosttree::direct::Direct::at(std::fs::File::open("/").unwrap().into());
+        let first = watches.watch(&*dir, (1, 1), Coherence::Strict).unwrap();
         let before = watches.changes(&first).unwrap();
-        let second = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
+        let second = watches.watch(&*dir, (1, 1), Coherence::Strict).unwrap();
         assert_eq!((watches.changes(&first), watches.changes(&second)), (None, None));
         drop(second);
         assert!(watches.changes(&first).unwrap() > before);

@@ -57,10 +57,54 @@ const EVENT: usize = 24;
 /// Bytes of `struct fanotify_response`.
 const RESPONSE: usize = 8;
 
+/// What an event is about.
+enum Object {
+    Place(Path),
+    /// What others outside this kernel have changed: the object of a mark, or what has this name in it.
+    Outside(Arc<KnownPlace>, Box<[u8]>),
+}
+
+impl Object {
+    fn is_same(&self, other: &Object) -> bool {
+        match (self, other) {
+            (Object::Place(one), Object::Place(two)) => {
+                Arc::ptr_eq(&one.dentry, &two.dentry) && Arc::ptr_eq(&one.mount, &two.mount)
+            }
+            (Object::Outside(one, name), Object::Outside(two, other)) => {
+                Arc::ptr_eq(one, two) && name == other
+            }
+            _ => false,
+        }
+    }
+
+    /// Where it is now. ENOENT.
+    fn find(&self, cx: &dyn Caller) -> Result<Path> {
+        let (place, name) = match self {
+            Object::Place(path) => return Ok(path.clone()),
+            Object::Outside(place, name) => (place, name),
+        };
+        let (mount, mut dentry, names) = match place.now() {
+            Known::Place(Path { mount, dentry }) => (mount, dentry, Vec::new()),
+            Known::Name(mount, names) => {
+                let root = mount.sb.root.clone();
+                (mount, root, names)
+            }
+            Known::Gone => return Err(Errno::ENOENT),
+        };
+        for name in names.split(|c| *c == b'/').chain([&**name]).filter(|name| !name.is_empty()) {
+            dentry = namei::walk::find(cx, &dentry, name, false)?;
+        }
+        let path = Path { mount, dentry };
+        // The name may have another object by now.
+        if path.kind() == abi::stat::S_IFLNK { Err(Errno::ENOENT) } else { Ok(path) }
+    }
+}
+
 struct Event {
-    path: Path,
+    object: Object,
     mask: u32,
-    by: Arc<Pid>,
+    /// `None` for a process outside this kernel.
+    by: Option<Arc<Pid>>,
     /// A thread waits for the answer.
     question: Option<Arc<Question>>,
     _charge: Charge,
@@ -68,7 +112,7 @@ struct Event {
 
 struct MarkEntry {
     on: Marked,
-    place: KnownPlace,
+    place: Arc<KnownPlace>,
     mark: Arc<Mark>,
     _charge: Charge,
 }
@@ -178,7 +222,9 @@ impl Fanotify {
     pub fn state(&self) -> Option<(FanotifyState, Vec<MarkedPlace>, Vec<EventAt>)> {
         let process = self.pid_ns.taken().first()?.nr();
         let s = self.state.lock();
-        let (user, flags, event_flags, overflown) = (self.uid, self.flags, self.event_flags, s.overflown);
+        let (user, flags, event_flags) = (self.uid, self.flags, self.event_flags);
+        // What happened outside is not saved; the program is told that events were lost.
+        let overflown = s.overflown || s.events.iter().any(|event| event.by.is_none());
         let state = FanotifyState { user, flags, event_flags, overflown, process };
         let marked = |held: &MarkEntry| MarkedPlace {
             on: held.on.clone(),
@@ -186,10 +232,13 @@ impl Fanotify {
             wanted: held.mark.wanted(),
         };
         let marks = s.marks.values().filter(|held| !held.on.is_gone()).map(marked).collect();
-        let plain = s.events.iter().filter(|event| event.question.is_none());
-        let event =
-            |event: &Event| EventAt { path: event.path.clone(), mask: event.mask, by: event.by.clone() };
-        Some((state, marks, plain.map(event).collect()))
+        let plain = s.events.iter().filter_map(|event| match (&event.object, &event.by, &event.question) {
+            (Object::Place(path), Some(by), None) => {
+                Some(EventAt { path: path.clone(), mask: event.mask, by: by.clone() })
+            }
+            _ => None,
+        });
+        Some((state, marks, plain.collect()))
     }
 
     /// Back from plain data, without marks and events. EMFILE, and EINVAL for what cannot be.
@@ -203,7 +252,9 @@ impl Fanotify {
     pub fn restore_event(&self, event: EventAt) -> Result<()> {
         let EventAt { path, mask, by } = event;
         let charge = self.user.charge(Kind::FanotifyEvents, 1).ok_or(Errno::ENOMEM)?;
-        self.state.lock().events.push_back(Event { path, mask, by, question: None, _charge: charge });
+        let event =
+            Event { object: Object::Place(path), mask, by: Some(by), question: None, _charge: charge };
+        self.state.lock().events.push_back(event);
         Ok(())
     }
 
@@ -215,9 +266,24 @@ impl Fanotify {
     /// Adds to what is wanted of an object by `change`, which refuses what does not go with what is there already. ENOSPC
     /// when the user has too many marks, EINVAL for objects that cannot have one.
     pub fn add(&self, on: Marked, path: &Path, change: impl Fn(&mut MarkMask) -> Result<()>) -> Result<()> {
+        let inode = if let Marked::Inode(inode) = &on { Some(inode.clone()) } else { None };
+        let mark = self.insert(on, path, change)?;
+        if let Some(inode) = inode {
+            mark.look_outside(&inode);
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        on: Marked,
+        path: &Path,
+        change: impl Fn(&mut MarkMask) -> Result<()>,
+    ) -> Result<Arc<Mark>> {
         let mut s = self.state.lock();
         if let Some(held) = s.marks.get(&on.key()) {
-            return held.mark.change(change);
+            held.mark.change(change)?;
+            return Ok(held.mark.clone());
         }
         let mut wanted = MarkMask::default();
         change(&mut wanted)?;
@@ -229,13 +295,13 @@ impl Fanotify {
                 self.user.charge(Kind::FanotifyMarks, 1).ok_or(Errno::ENOSPC)?
             }
         };
-        let mark = Mark::new(path, self.me.clone(), wanted);
+        let mark = Mark::new(&on, path, self.me.clone(), wanted);
         if !on.add(&mark) {
             return Err(Errno::EINVAL);
         }
-        let place = KnownPlace::of(path);
-        s.marks.insert(on.key(), MarkEntry { on, place, mark, _charge: charge });
-        Ok(())
+        let place = Arc::new(KnownPlace::of(path));
+        s.marks.insert(on.key(), MarkEntry { on, place, mark: mark.clone(), _charge: charge });
+        Ok(mark)
     }
 
     /// Takes from what is wanted of an object by `change`; the mark goes when nothing is left. ENOENT.
@@ -289,11 +355,13 @@ impl Fanotify {
                 Err(_) => question.answer(false),
             }
         }
-        Ok(metadata(event.mask, fd?, cx.vnr_of(&event.by)))
+        let pid = event.by.as_ref().map_or(0, |by| cx.vnr_of(by));
+        Ok(metadata(event.mask, fd?, pid))
     }
 
     fn open_file(&self, cx: &dyn Caller, event: &Event) -> Result<i32> {
-        let opened = namei::opening::open_event(cx, &event.path, self.event_flags & !libc::O_CLOEXEC);
+        let path = event.object.find(cx)?;
+        let opened = namei::opening::open_event(cx, &path, self.event_flags & !libc::O_CLOEXEC);
         let file = opened.map_err(caller::retry::Failure::errno)?;
         cx.install(file, self.event_flags & libc::O_CLOEXEC != 0)
     }
@@ -316,7 +384,18 @@ impl Group for Fanotify {
         if by.process.nr_in(&self.pid_ns) == 0 {
             return;
         }
-        self.push(path, mask, by, None);
+        self.push(Object::Place(path.clone()), mask, Some(self.told_of(by)), None);
+    }
+
+    fn outside(&self, mark: &Arc<Mark>, mask: u32, name: &[u8]) {
+        let place = {
+            let s = self.state.lock();
+            let held = s.marks.get(&mark.key()).filter(|held| Arc::ptr_eq(&held.mark, mark));
+            held.map(|held| held.place.clone())
+        };
+        if let Some(place) = place {
+            self.push(Object::Outside(place, name.into()), mask, None, None);
+        }
     }
 
     fn ask(&self, path: &Path, mask: u32, by: &Actor) -> Option<Arc<Question>> {
@@ -324,7 +403,8 @@ impl Group for Fanotify {
             return None;
         }
         let question = Arc::new(Question::default());
-        self.push(path, mask, by, Some(&question)).then_some(question)
+        let queued = self.push(Object::Place(path.clone()), mask, Some(self.told_of(by)), Some(&question));
+        queued.then_some(question)
     }
 
     fn forget(&self, question: &Arc<Question>) {
@@ -344,11 +424,16 @@ impl Group for Fanotify {
         self.flags & init::CLASS
     }
 
+    fn lost(&self) {
+        self.state.lock().overflown = true;
+        self.queue.notify(Events::READABLE);
+    }
+
     fn gone(&self, mark: &Arc<Mark>) {
         let held = {
             let mut s = self.state.lock();
-            let key = s.marks.iter().find(|(_, held)| Arc::ptr_eq(&held.mark, mark)).map(|(key, _)| *key);
-            key.and_then(|key| s.marks.remove(&key))
+            let same = s.marks.get(&mark.key()).is_some_and(|held| Arc::ptr_eq(&held.mark, mark));
+            if same { s.marks.remove(&mark.key()) } else { None }
         };
         drop(held);
     }
@@ -360,25 +445,28 @@ impl Fanotify {
         self.class() != 0
     }
 
+    /// The process or thread that events name.
+    fn told_of(&self, by: &Actor) -> Arc<Pid> {
+        let told = if self.flags & init::REPORT_TID != 0 { &by.thread } else { &by.process };
+        told.clone()
+    }
+
     /// Queues an event; false when it was lost. Questions are for themselves.
-    fn push(&self, path: &Path, mask: u32, by: &Actor, question: Option<&Arc<Question>>) -> bool {
-        let who = if self.flags & init::REPORT_TID != 0 { &by.thread } else { &by.process };
+    fn push(
+        &self,
+        object: Object,
+        mask: u32,
+        by: Option<Arc<Pid>>,
+        question: Option<&Arc<Question>>,
+    ) -> bool {
         let charge = self.user.charge(Kind::FanotifyEvents, 1);
-        let new = charge.map(|charge| Event {
-            path: path.clone(),
-            mask,
-            by: who.clone(),
-            question: question.cloned(),
-            _charge: charge,
-        });
         let queued;
         {
             let mut s = self.state.lock();
             let same = |event: &&mut Event| {
                 event.question.is_none()
-                    && Arc::ptr_eq(&event.path.dentry, &path.dentry)
-                    && Arc::ptr_eq(&event.path.mount, &path.mount)
-                    && Arc::ptr_eq(&event.by, who)
+                    && event.object.is_same(&object)
+                    && event.by.as_ref().map(Arc::as_ptr) == by.as_ref().map(Arc::as_ptr)
             };
             if question.is_none()
                 && let Some(event) = s.events.iter_mut().rev().take(MERGED).find(same)
@@ -388,10 +476,16 @@ impl Fanotify {
             }
             let limited = self.flags & init::UNLIMITED_QUEUE == 0;
             let full = s.overflown || limited && s.events.len() >= MAX_EVENTS;
-            queued = !full && new.is_some();
-            match new {
-                Some(new) if !full => {
-                    s.events.push_back(new);
+            queued = !full && charge.is_some();
+            match charge {
+                Some(charge) if !full => {
+                    s.events.push_back(Event {
+                        object,
+                        mask,
+                        by,
+                        question: question.cloned(),
+                        _charge: charge,
+                    });
                 }
                 _ => s.overflown = true,
             }
@@ -435,6 +529,8 @@ impl FileOps for Fanotify {
             };
             match (told, room) {
                 (Ok(bytes), Some(room)) => room.copy_from_slice(&bytes),
+                // What others have changed and removed since is no event any more.
+                (Err(Errno::ENOENT), _) if next.as_ref().is_some_and(|event| event.by.is_none()) => continue,
                 // The event is lost, as on Linux.
                 (Err(e), _) if done == 0 => return Err(e),
                 _ => break,

@@ -13,7 +13,7 @@ use namei::{Lookup, Start};
 use std::sync::Arc;
 use vfs::file::devices::Opened;
 use vfs::file::file_kind;
-use vfs::{Caller, OpenFile, SbFlags};
+use vfs::{Caller, OpenFile, Path, SbFlags};
 
 /// Images that are read one through the other. Each takes some stack of the thread that reads.
 const DEEPEST: u32 = 8;
@@ -66,21 +66,21 @@ impl Image {
                 Image { file: bound.file, offset, size, device: Some(device), number: Some(number), below: 0 }
             }
             S_IFREG if files => {
-                let file = open_path(cx, place, libc::O_RDONLY).map_err(plain)?;
-                Image::of_file(file)?
+                return Image::in_file(cx, place);
             }
             _ => return Err(Errno::ENOTBLK),
         };
         image.counted()
     }
 
-    /// The image in a regular file.
-    fn of_file(file: Arc<OpenFile>) -> Result<Image> {
+    /// Opens the image in a regular file.
+    pub fn in_file(cx: &dyn Caller, place: Path) -> Result<Image> {
+        let file = open_path(cx, place, libc::O_RDONLY).map_err(plain)?;
         if file_kind(&file) != S_IFREG || !file.ops.seekable() || file.ops.as_storage().is_none() {
             return Err(Errno::EINVAL);
         }
         let size = file.attr()?.size;
-        Ok(Image { file, offset: 0, size, device: None, number: None, below: 0 })
+        Image { file, offset: 0, size, device: None, number: None, below: 0 }.counted()
     }
 
     fn counted(mut self) -> Result<Image> {

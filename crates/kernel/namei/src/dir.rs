@@ -78,7 +78,7 @@ pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode:
     crate::domain::check_make(cx, dir, node)?;
     access::may_create(cx, dir)?;
     policing::decide(cx, Kind::FileCreate, Place::Name(dir, name))?;
-    if *node == NewNode::Socket {
+    if matches!(node, NewNode::Socket | NewNode::BoundSocket(_)) {
         policing::decide(cx, Kind::NetBind, Place::Name(dir, name))?;
     }
     // A whiteout of overlayfs (0:0) is no device.
@@ -172,12 +172,17 @@ impl DirSink for Fixed<'_> {
     }
 }
 
+/// Other processes have moved the directory away from where it was opened: it is there, and only this place is not.
+fn was_moved(path: &Path) -> bool {
+    path.inode().as_confirming().is_some() && path.attr().is_ok_and(|attr| attr.nlink != 0)
+}
+
 /// Feeds entries of an open directory from its position on, `.` and `..` first, and moves the position.
 /// Says whether the sink refused an entry.
 pub fn read(cx: &dyn Caller, file: &OpenFile, sink: &mut dyn DirSink) -> Result<bool> {
     let Some(path) = file.path.as_ref().filter(|p| p.is_dir()) else { return Err(Errno::ENOTDIR) };
     let mut pos = file.hold_position(cx)?;
-    if path.dentry.is_unlinked() {
+    if path.dentry.is_unlinked() && !was_moved(path) {
         return Err(Errno::ENOENT);
     }
     let mut s = Fixed { sink, full: false };

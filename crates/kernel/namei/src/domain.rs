@@ -79,7 +79,7 @@ pub(crate) fn check_make(cx: &dyn Caller, dir: &Path, node: &NewNode) -> Result<
         NewNode::Char(_) => S_IFCHR,
         NewNode::Block(_) => S_IFBLK,
         NewNode::Fifo => S_IFIFO,
-        NewNode::Socket => S_IFSOCK,
+        NewNode::Socket | NewNode::BoundSocket(_) => S_IFSOCK,
         NewNode::Regular => S_IFREG,
     };
     check(cx, dir, making(kind))

@@ -32,6 +32,16 @@ pub fn open_at(
     path: &[u8],
     how: &OpenHow,
 ) -> Outcome<Arc<OpenFile>> {
+    walk::anew(|| open_once(cx, view, start, path, how))
+}
+
+fn open_once(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    how: &OpenHow,
+) -> Outcome<Arc<OpenFile>> {
     let flags = how.flags;
     if how.resolve & 0x20 != 0 && creates(flags) | (flags & libc::O_TRUNC != 0) {
         return Err(Errno::EAGAIN.into());

@@ -167,6 +167,16 @@ pub fn open_exec(
     path: &[u8],
     look: Lookup,
 ) -> Outcome<Arc<OpenFile>> {
+    walk::anew(|| open_exec_once(cx, view, start, path, look))
+}
+
+fn open_exec_once(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    look: Lookup,
+) -> Outcome<Arc<OpenFile>> {
     let (p, held) = walk::lookup_held(cx, view, start, path, look)?;
     match p.kind() {
         S_IFREG => {}

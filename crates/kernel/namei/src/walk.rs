@@ -30,6 +30,8 @@ pub struct Walker<'a> {
     links: u32,
     /// What the last lookup that asked the file system found.
     asked: Option<Arc<Dentry>>,
+    /// A directory from which names have been looked up ahead.
+    ahead: Option<InodeRef>,
     /// Where what others have changed has been taken note of last: once is enough for all names in this mount.
     settled: Option<Arc<Mount>>,
 }
@@ -41,11 +43,27 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
     }
     let found =
         |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
-    if let Some(done) = quick::lookup(cx, view, start, path, flags, found) {
-        return done;
+    anew(|| {
+        if let Some(done) = quick::lookup(cx, view, start, path, flags, found) {
+            return done;
+        }
+        let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
+        w.walk(from, path)
+    })
+}
+
+/// How often a path is resolved again that led to an object which others have moved away meanwhile.
+const MOVES: usize = 16;
+
+/// Calls `attempt` until the object that it finds has stayed where it was found: ESTALE says that it has not.
+pub fn anew<T, E: PartialEq + From<Errno>>(mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    for _ in 0..MOVES {
+        match attempt() {
+            Err(error) if error == Errno::ESTALE.into() => {}
+            done => return done,
+        }
     }
-    let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
-    w.walk(from, path)
+    attempt()
 }
 
 /// How often a path is resolved again that leads to a mount which umount(2) takes away.
@@ -80,6 +98,16 @@ pub fn lookup_attr(
     path: &[u8],
     flags: Lookup,
 ) -> Result<Attr> {
+    anew(|| lookup_attr_once(cx, view, start, path, flags))
+}
+
+fn lookup_attr_once(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+) -> Result<Attr> {
     match quick::lookup_attr(cx, view, start, path, flags) {
         Some(Ok((_, Some(attr)))) => Ok(attr),
         Some(Ok((inode, None))) => {
@@ -90,7 +118,11 @@ pub fn lookup_attr(
         None => {
             let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
             let p = w.walk(from, path)?;
-            match w.asked.filter(|d| Arc::ptr_eq(d, &p.dentry)).and_then(|d| d.inode.as_confirming()?.told())
+            match w
+                .asked
+                .take()
+                .filter(|d| Arc::ptr_eq(d, &p.dentry))
+                .and_then(|d| d.inode.as_confirming()?.told())
             {
                 Some(attr) => Ok(attr),
                 None => {
@@ -104,11 +136,13 @@ pub fn lookup_attr(
 
 /// Resolves all but the last component.
 pub fn lookup_parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<Parent> {
-    if let Some(done) = quick::parent(cx, view, start, path) {
-        return done;
-    }
-    let (mut w, from) = Walker::new(cx, view, start, path, Lookup::empty())?;
-    w.parent(from, path)
+    anew(|| {
+        if let Some(done) = quick::parent(cx, view, start, path) {
+            return done;
+        }
+        let (mut w, from) = Walker::new(cx, view, start, path, Lookup::empty())?;
+        w.parent(from, path)
+    })
 }
 
 fn start_place(cx: &dyn Caller, view: &FsView, start: &Start, dir: bool) -> Result<Path> {
@@ -123,6 +157,12 @@ fn start_place(cx: &dyn Caller, view: &FsView, start: &Start, dir: bool) -> Resu
             };
             if dir && !p.is_dir() { Err(Errno::ENOTDIR) } else { Ok(p) }
         }
+    }
+}
+
+impl Drop for Walker<'_> {
+    fn drop(&mut self) {
+        self.looked();
     }
 }
 
@@ -151,6 +191,7 @@ impl<'a> Walker<'a> {
             flags,
             links: 0,
             asked: None,
+            ahead: None,
             settled: None,
         };
         if absolute && !confined {
@@ -301,6 +342,42 @@ impl<'a> Walker<'a> {
         self.settled.as_ref().is_some_and(|mount| Arc::ptr_eq(mount, &dir.mount))
     }
 
+    /// Has the file system ask about the names that come next at once, if it has to ask about the first of them, and if that has not
+    /// been done for this path.
+    fn look_ahead(&mut self, dir: &Path, text: &[u8]) {
+        let inode = &dir.dentry.inode;
+        if self.ahead.is_some() || self.flags.contains(Lookup::CACHED) {
+            return;
+        }
+        let Some(asked) = inode.as_dir().filter(|inode| inode.looks_ahead()) else { return };
+        let mut path = Vec::new();
+        let mut rest = text;
+        while let Some(Component { name, rest: next }) = Component::first(rest)
+            && Last::of(name) == Last::Normal
+        {
+            if path.is_empty()
+                && matches!(dir.dentry.cached(name, dir.dentry.settled_epoch()), Cached::Present(_))
+            {
+                return;
+            }
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            rest = next;
+        }
+        asked.look_ahead(&path);
+        self.ahead = Some(inode.clone());
+    }
+
+    /// What was looked up ahead is not used any more.
+    fn looked(&mut self) {
+        let ahead = self.ahead.take();
+        if let Some(asked) = ahead.as_ref().and_then(|inode| inode.as_dir()) {
+            asked.looked();
+        }
+    }
+
     /// For a directory that other processes change: checks whether the right to search it is still the same, unless
     /// that was just checked.
     fn recheck(&mut self, dir: &Path) -> Result<()> {
@@ -326,6 +403,9 @@ impl<'a> Walker<'a> {
             let Some(component) = Component::first(&text[i..]) else { return Ok(Step::Done(cur)) };
             let (name, through) = (component.name, component.is_through());
             let end = text.len() - component.rest.len();
+            if Last::of(name) == Last::Normal {
+                self.look_ahead(&cur, &text[i..]);
+            }
             if !std::mem::take(&mut searched) {
                 self.recheck(&cur)?;
                 rules::may_search(&self.creds, &cur.dentry, name)?;
@@ -351,6 +431,7 @@ impl<'a> Walker<'a> {
                             Target::Place(place) => cur = place,
                             Target::Text(dir, mut body) => {
                                 body.extend_from_slice(&text[end..]);
+                                self.looked();
                                 text = Cow::Owned(body);
                                 i = 0;
                                 cur = dir;
@@ -360,6 +441,10 @@ impl<'a> Walker<'a> {
                     } else if entry {
                         return Ok(Step::Entry { dir: cur, place: child });
                     } else {
+                        if !Arc::ptr_eq(&child.mount, &cur.mount) {
+                            // The names that follow are another file system's.
+                            self.looked();
+                        }
                         cur = child;
                     }
                     rules::may_pass(&cur.dentry, through)?;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tmpfs::lower::LowerDir;
 use tmpfs::{Node, TmpFs};
-use vfs::{Caller, DirEntry, DirSink, InodeRef, OpenFile};
+use vfs::{Caller, DirEntry, DirInode, DirSink, InodeRef, OpenFile};
 
 /// Says that a directory hides those below it.
 const OPAQUE: [&[u8]; 2] = [b"trusted.overlay.opaque", b"user.overlay.opaque"];
@@ -30,6 +30,11 @@ impl Merged {
 }
 
 impl Merged {
+    /// Those that another process answers for.
+    fn asked(&self) -> impl Iterator<Item = &dyn DirInode> {
+        self.parts.iter().filter_map(|part| part.as_dir()).filter(|dir| dir.looks_ahead())
+    }
+
     fn hides(&self, name: &[u8]) -> bool {
         self.hidden.as_ref().is_some_and(|hidden| name.starts_with(hidden))
     }
@@ -58,6 +63,14 @@ impl LowerDir for Merged {
             }
         }
         self.stack.node(fs, found)
+    }
+
+    fn look_ahead(&self, path: &[u8]) {
+        self.asked().for_each(|dir| dir.look_ahead(path));
+    }
+
+    fn looked(&self) {
+        self.asked().for_each(DirInode::looked);
     }
 
     fn list(&self, cx: &dyn Caller) -> Result<Arc<[DirEntry]>> {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tmpfs::lower::{Layers, LowerBody, LowerInode, View, XattrMap};
 use tmpfs::{Node, TmpFs};
-use vfs::{Caller, InodeRef};
+use vfs::{Caller, DirInode, InodeRef};
 
 /// Magic number of overlayfs in statfs(2).
 const OVERLAYFS_SUPER_MAGIC: i64 = 0x794c_7630;
@@ -25,6 +25,8 @@ pub(crate) struct Stack {
     hidden: Option<Vec<u8>>,
     /// Devices of the layers' roots, each once. Inode numbers of the first are used as they are.
     devices: Vec<u64>,
+    /// Another process answers lookups in one of them.
+    looks_ahead: bool,
     links: Mutex<Links>,
 }
 
@@ -63,7 +65,14 @@ impl Stack {
                 devices.push(attr.dev);
             }
         }
-        Ok(Arc::new_cyclic(|me| Stack { me: me.clone(), hidden, devices, links: Mutex::default() }))
+        let looks_ahead = roots.iter().filter_map(|root| root.as_dir()).any(DirInode::looks_ahead);
+        Ok(Arc::new_cyclic(|me| Stack {
+            me: me.clone(),
+            hidden,
+            devices,
+            looks_ahead,
+            links: Mutex::default(),
+        }))
     }
 
     /// The number under which an inode shows: its own, with the layers' device above it. `None` for inodes of file systems
@@ -136,6 +145,9 @@ impl Layers for Stack {
     }
     fn magic(&self) -> i64 {
         OVERLAYFS_SUPER_MAGIC
+    }
+    fn looks_ahead(&self) -> bool {
+        self.looks_ahead
     }
     fn changed(&self, node: Arc<Node>) {
         self.links.lock().changed.insert(node.ino(), node);

@@ -39,7 +39,7 @@ fn with(name: &str, layers: &[&str], upper: Upper, fill: impl Fn(&Path)) -> Env 
     let files = hostfs::HostFiles::new(&Arc::default());
     let layer = |name: &&str| {
         let fd: OwnedFd = fs::File::open(dir.join(name)).unwrap().into();
-        HostFs::new(&files, fd, true).unwrap() as Arc<dyn FileSystem>
+        HostFs::new(&files, hosttree::direct::Direct::at(fd), true).unwrap() as Arc<dyn FileSystem>
     };
     let layers: Vec<_> = layers.iter().map(layer).collect();
     let fs = crate::new(&tmpfs::MemFiles::new(None), upper, &layers).unwrap();

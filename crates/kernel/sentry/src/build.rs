@@ -17,7 +17,7 @@ use container::Container;
 use files::FdTable;
 use hostfs::Importer;
 use hostsys::page_file::PageFile;
-use spec::{SandboxSpec, StartError};
+use spec::{Network, SandboxSpec, StartError};
 use std::sync::Arc;
 use task::{Current, Kernel, Stage};
 use vfs::{FileLayer, OpenFile};
@@ -46,8 +46,19 @@ pub(crate) fn container(
     mut fds: Fds,
     pod: &Pod,
 ) -> Result<Built, StartError> {
-    if !pod.takes_sockets(spec.socket_gofer.is_some()) {
-        return Err(other("--host-uds=open: give it for the first container of the sandbox as well".into()));
+    if !pod.takes_sockets(spec.host_uds) {
+        return Err(other("--host-uds: give it for the first container of the sandbox as well".into()));
+    }
+    if !pod.takes_files(spec.through_gofer) {
+        return Err(other("--directfs: give the same for all containers of the sandbox".into()));
+    }
+    if !pod.takes_gofers(spec.asks_gofers()) {
+        return Err(other("--gofer: give one for the first container of the sandbox as well".into()));
+    }
+    if spec.asks_gofers() && matches!(spec.network, Network::Host { policed: true }) {
+        let flag = if spec.through_gofer { "--directfs=false" } else { "--gofer" };
+        let why = "a sandbox with such a policy may not pass descriptors on";
+        return Err(other(format!("{flag} cannot be used together with --allow-net: {why}")));
     }
     let write_back =
         spec.root.overlay.as_ref().and_then(|overlay| Some((overlay.write_back?, overlay.lists_changes)));

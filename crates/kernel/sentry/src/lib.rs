@@ -29,6 +29,7 @@ mod process_dump;
 mod running;
 mod settings;
 mod tracing;
+mod trees;
 mod wire;
 mod write_back;
 

@@ -2,21 +2,21 @@
 
 use crate::errors::{other, text};
 use crate::fds::Fds;
+use crate::trees::{Trees, asks, file_entry};
 use crate::{copy_up, nodes, places};
 use abi::Errno;
 use caller::HasCredentials;
 use container::Container;
 use hostfs::{Coherence, HostFiles, HostFs, Outward, SocketGofer, TreeSockets};
+use hosttree::remote::Trust;
 use mounts::fs_config::create;
 use mounts::{FsContext, FsView, MountNs};
 use namei::{Lookup, Start, attr, walk};
-use rootfs_overlay::{FileStore, Upper};
-use spec::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
-use std::os::fd::OwnedFd;
+use spec::{Atime, FILE_ENTRY, FileAccess, HostUds, MountSpec, PropagationType, SandboxSpec, StartError};
 use std::sync::Arc;
 use task::Kernel;
 use vfs::mount::Propagation;
-use vfs::{Dentry, FileSystem, Internal, Mount, MountFlags, SuperBlock};
+use vfs::{FileSystem, Internal, Mount, MountFlags, SuperBlock};
 
 type FsRef = Arc<dyn FileSystem>;
 
@@ -28,12 +28,14 @@ pub(crate) fn build(
     spec: &SandboxSpec,
     fds: &mut Fds,
 ) -> Result<Arc<FsContext>, StartError> {
-    let root = root_fs(kernel, files, spec, fds).map_err(|e| other(format!("root file system: {e}")))?;
+    let trees = Trees { kernel, files, images: &spec.images, through_gofer: spec.through_gofer };
+    let root = root_fs(&trees, spec, fds).map_err(|e| other(format!("root file system: {e}")))?;
     let ns = MountNs::new(&kernel.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
-    let sockets = spec.socket_gofer.map(|index| fds.take(index).map(SocketGofer::new)).transpose()?;
+    let gofer = spec.socket_gofer.map(|index| fds.take(index).map(SocketGofer::new)).transpose()?;
+    let sockets = gofer.map(|gofer| (gofer, spec.host_uds));
     for m in &spec.mounts {
-        add(kernel, container, &fs.view(), m, files, sockets.as_ref(), fds)
+        add(kernel, container, &fs.view(), m, &trees, sockets.as_ref(), fds)
             .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
     let me = Internal::new(&kernel.vfs);
@@ -65,23 +67,19 @@ pub(crate) fn build(
 }
 
 /// The container's root, written directly or under an overlay.
-fn root_fs(
-    kernel: &Kernel,
-    files: &Arc<HostFiles>,
-    spec: &SandboxSpec,
-    fds: &mut Fds,
-) -> Result<FsRef, StartError> {
-    let fd = fds.take(spec.root.fd)?;
+fn root_fs(trees: &Trees<'_>, spec: &SandboxSpec, fds: &mut Fds) -> Result<FsRef, StartError> {
     match &spec.root.overlay {
+        None if spec.images.contains(&spec.root.fd) => trees.fixed(spec.root.fd, false, fds),
         None => {
+            let (tree, files) = (trees.open(fds.take(spec.root.fd)?)?, trees.files);
             let coherence = coherence_of(spec.root.access, spec.root.propagation);
             let direct = match spec.root.layered {
-                true => HostFs::layered(files, fd, false, coherence),
-                false => HostFs::shared(files, fd, coherence, Outward::default()),
+                true => HostFs::layered(files, tree, false, coherence),
+                false => HostFs::shared(files, tree, coherence, Outward::default()),
             };
             direct.map(|f| f as FsRef).map_err(|e| other(text(e)))
         }
-        Some(overlay) => over(kernel, files, fd, spec.root.layered, overlay, fds),
+        Some(overlay) => trees.over(spec.root.fd, spec.root.layered, overlay, fds),
     }
 }
 
@@ -91,29 +89,6 @@ fn coherence_of(access: FileAccess, propagation: PropagationType) -> Coherence {
         FileAccess::Exclusive => Coherence::Lagging,
         FileAccess::Shared => Coherence::Strict,
     }
-}
-
-/// An overlay over a tree of the host. The tree does not change: everything about it is cached for good. `layered`: it is
-/// an overlay itself.
-fn over(
-    kernel: &Kernel,
-    files: &Arc<HostFiles>,
-    tree: OwnedFd,
-    layered: bool,
-    overlay: &Overlay,
-    fds: &mut Fds,
-) -> Result<FsRef, StartError> {
-    let store = overlay.store.map(|index| fds.take(index).map(FileStore::new)).transpose()?;
-    let upper = Upper { store, size: overlay.size, hidden: overlay.hidden.clone().map(String::into_bytes) };
-    let made = |tree: abi::Result<Arc<HostFs>>| tree.map(|layer| layer as FsRef).map_err(|e| other(text(e)));
-    let mut layers = vec![made(match layered {
-        true => HostFs::layered(files, tree, true, Coherence::Strict),
-        false => HostFs::new(files, tree, true),
-    })?];
-    for index in &overlay.layers {
-        layers.push(made(HostFs::new(files, fds.take(*index)?, true))?);
-    }
-    rootfs_overlay::new(&kernel.memory, upper, &layers).map_err(|e| other(text(e)))
 }
 
 fn flags_of(m: &MountSpec) -> MountFlags {
@@ -136,12 +111,13 @@ fn add(
     container: &Container,
     view: &FsView,
     m: &MountSpec,
-    files: &Arc<HostFiles>,
-    sockets: Option<&Arc<SocketGofer>>,
+    trees: &Trees<'_>,
+    sockets: Option<&(Arc<SocketGofer>, HostUds)>,
     fds: &mut Fds,
 ) -> Result<(), StartError> {
     let fail = |e: Errno| other(text(e));
     let cx = &Internal::new(&kernel.vfs);
+    let mut readonly = m.readonly;
     let (sb, root) = match m.fstype.as_str() {
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
@@ -149,18 +125,38 @@ fn add(
             let fs = match &m.overlay {
                 None => {
                     let tree = u32::try_from(index).map_err(|_| fail(Errno::EINVAL))?;
-                    let sockets = sockets.map(|gofer| TreeSockets { gofer: gofer.clone(), tree });
-                    let outward = Outward { fifos: m.host_fifos, sockets };
-                    HostFs::shared(files, fds.take(index)?, coherence, outward).map_err(fail)? as FsRef
+                    let sockets = sockets.map(|(gofer, allowed)| TreeSockets {
+                        gofer: gofer.clone(),
+                        tree,
+                        allowed: *allowed,
+                    });
+                    let outward = Outward { fifos: m.host_fifos, sockets, owners: m.owners.clone() };
+                    let tree = trees.open(fds.take(index)?)?;
+                    HostFs::shared(trees.files, tree, coherence, outward).map_err(fail)? as FsRef
                 }
-                Some(overlay) => {
-                    let tree = fds.take(index)?;
-                    over(kernel, files, tree, false, overlay, fds)?
-                }
+                Some(overlay) => trees.over(index, false, overlay, fds)?,
             };
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
             let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
             let root = if m.source_is_file { file_entry(cx, &sb).map_err(fail)? } else { sb.root.clone() };
+            (sb, root)
+        }
+        "gofer" => {
+            let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
+            let tree = asks(fds.take(index)?, Trust::Others, &format!("the files at {}", m.destination))?;
+            readonly |= tree.statfs().is_ok_and(|s| s.f_flags as u64 & libc::ST_RDONLY != 0);
+            // No watch tells of changes there. What hangs on objects of the host by their numbers is out of its reach: the numbers
+            // that this gofer tells are its own.
+            let files = HostFiles::new(&kernel.vfs.resources.device_numbers);
+            let fs = HostFs::shared(&files, tree, Coherence::Unwatched, Outward::default()).map_err(fail)?;
+            let sb = SuperBlock::new(fs as FsRef);
+            let root = sb.root.clone();
+            (sb, root)
+        }
+        "erofs" => {
+            let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
+            let sb = SuperBlock::new(trees.image(fds.take(index)?, &m.options)?);
+            let root = sb.root.clone();
             (sb, root)
         }
         // In version 2 whichever the host has: what the host says of the container, or the groups inside, which can be changed.
@@ -197,7 +193,9 @@ fn add(
     let before = walk::lookup(cx, view, &Start::Cwd, m.destination.as_bytes(), Lookup::FOLLOW).ok();
     let at = places::find_or_make(cx, view, &m.destination, root.is_dir()).map_err(fail)?;
     let source = if m.source.is_empty() { m.fstype.as_bytes() } else { m.source.as_bytes() };
-    let mount = Mount::new(sb, root, flags_of(m), source);
+    let mut flags = flags_of(m);
+    flags.set(MountFlags::RDONLY, readonly);
+    let mount = Mount::new(sb, root, flags, source);
     view.ns.add(&at, &mount).map_err(fail)?;
     if let Some(before) = before
         && takes_mode(m)
@@ -224,11 +222,6 @@ fn propagation(kind: PropagationType) -> Propagation {
         PropagationType::Slave => Propagation::Slave,
         PropagationType::Unbindable => Propagation::Unbindable,
     }
-}
-
-/// The only file of a directory that stands for a bind-mounted file.
-fn file_entry(cx: &Internal, sb: &Arc<SuperBlock>) -> Result<Arc<Dentry>, Errno> {
-    walk::find(cx, &sb.root, FILE_ENTRY.as_bytes(), false)
 }
 
 /// Shows the terminal `/dev/pts/{index}` as /dev/console, as the runtime specification asks where there is a terminal.

@@ -10,7 +10,7 @@ use hostfs::HostFiles;
 use hostlink::Links;
 use hostsys::fanotify::Group;
 use lock_order::{Mutex, rank};
-use spec::{SandboxSpec, StartError};
+use spec::{HostUds, SandboxSpec, StartError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -25,8 +25,12 @@ pub(crate) struct Pod {
     awaited: Mutex<Option<Awaited>>,
     /// The containers as a checkpoint takes them.
     members: Mutex<Vec<Weak<Member>>>,
-    /// Whether containers may use Unix sockets of the host. The first one decides: the seccomp filter is made for it.
-    sockets: OnceLock<bool>,
+    /// What containers may do with Unix sockets of the host. The first one decides: the seccomp filter is made for it.
+    sockets: OnceLock<HostUds>,
+    /// The gofers serve files by their protocol. The same holds.
+    through_gofer: OnceLock<bool>,
+    /// Some gofer is asked about files. The same holds.
+    asks_gofers: OnceLock<bool>,
 }
 
 impl Pod {
@@ -39,12 +43,25 @@ impl Pod {
             awaited: Mutex::default(),
             members: Mutex::default(),
             sockets: OnceLock::new(),
+            through_gofer: OnceLock::new(),
+            asks_gofers: OnceLock::new(),
         })
     }
 
-    /// Whether a container that `wants` to use Unix sockets of the host, or does not, may be in the sandbox.
-    pub(crate) fn takes_sockets(&self, wants: bool) -> bool {
-        *self.sockets.get_or_init(|| wants) || !wants
+    /// Whether a container that `wants` to do this with Unix sockets of the host may be in the sandbox.
+    pub(crate) fn takes_sockets(&self, wants: HostUds) -> bool {
+        let may = self.sockets.get_or_init(|| wants);
+        (may.open || !wants.open) && (may.create || !wants.create)
+    }
+
+    /// Whether a container with files that are served in this way may be in the sandbox.
+    pub(crate) fn takes_files(&self, through_gofer: bool) -> bool {
+        *self.through_gofer.get_or_init(|| through_gofer) == through_gofer
+    }
+
+    /// Whether a container that `asks` gofers about files may be in the sandbox.
+    pub(crate) fn takes_gofers(&self, asks: bool) -> bool {
+        *self.asks_gofers.get_or_init(|| asks) || !asks
     }
 
     /// Remembers a container for as long as it is there.

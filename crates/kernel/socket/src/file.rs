@@ -120,7 +120,7 @@ fn protocol_name(ops: &dyn SocketOps) -> &'static str {
 /// write(2) names no destination.
 struct NoNames;
 impl Names for NoNames {
-    fn make(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<InodeRef> {
+    fn make(&self, _cx: &dyn Caller, _path: &[u8], _kind: i32) -> Result<InodeRef> {
         Err(Errno::EINVAL)
     }
     fn find(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<InodeRef> {

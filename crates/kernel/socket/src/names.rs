@@ -27,8 +27,8 @@ impl<'a> Naming<'a> {
 }
 
 impl Names for Naming<'_> {
-    fn make(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
-        make(cx, self.view, path, self.mode)
+    fn make(&self, cx: &dyn Caller, path: &[u8], kind: i32) -> Result<InodeRef> {
+        make(cx, self.view, path, (kind, self.mode))
     }
 
     fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
@@ -36,8 +36,8 @@ impl Names for Naming<'_> {
     }
 }
 
-fn make(cx: &dyn Caller, view: &FsView, path: &[u8], mode: u32) -> Result<InodeRef> {
-    match dir::mknod(cx, view, &Start::Cwd, path, &NewNode::Socket, mode) {
+fn make(cx: &dyn Caller, view: &FsView, path: &[u8], (kind, mode): (i32, u32)) -> Result<InodeRef> {
+    match dir::mknod(cx, view, &Start::Cwd, path, &NewNode::BoundSocket(kind), mode) {
         Ok(p) => Ok(p.inode().clone()),
         Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),
         Err(e) => Err(e),
@@ -45,8 +45,8 @@ fn make(cx: &dyn Caller, view: &FsView, path: &[u8], mode: u32) -> Result<InodeR
 }
 
 impl Names for FsView {
-    fn make(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
-        make(cx, self, path, 0o777)
+    fn make(&self, cx: &dyn Caller, path: &[u8], kind: i32) -> Result<InodeRef> {
+        make(cx, self, path, (kind, 0o777))
     }
 
     fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {

@@ -121,8 +121,8 @@ pub struct Received {
 
 /// How Unix sockets make and find names in the file tree, for the calling task.
 pub trait Names {
-    /// Makes a socket inode, permission bits 0777 less the umask; EADDRINUSE when the name is taken.
-    fn make(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef>;
+    /// Makes the inode of a socket of this type (SOCK_*), permission bits 0777 less the umask; EADDRINUSE when the name is taken.
+    fn make(&self, cx: &dyn Caller, path: &[u8], kind: i32) -> Result<InodeRef>;
     /// Finds an inode, following links, and checks that the caller may write to it.
     fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef>;
 }

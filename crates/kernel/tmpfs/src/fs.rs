@@ -161,6 +161,11 @@ impl TmpFs {
 }
 
 impl TmpFs {
+    /// See [`vfs::DirInode::looks_ahead`].
+    pub(crate) fn looks_ahead(&self) -> bool {
+        matches!(&self.flavour, Flavour::Over(layers) if layers.looks_ahead())
+    }
+
     /// A view of layers.
     pub(crate) fn has_layers(&self) -> bool {
         matches!(self.flavour, Flavour::Over(_))

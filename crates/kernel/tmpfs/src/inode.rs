@@ -83,7 +83,7 @@ impl Node {
             NewNode::Regular => (Body::file(Content::empty()), libc::S_IFREG, 0),
             NewNode::Directory => (Body::dir(None, 3), libc::S_IFDIR, 0),
             NewNode::Fifo => (Body::Special, libc::S_IFIFO, 0),
-            NewNode::Socket => (Body::Special, libc::S_IFSOCK, 0),
+            NewNode::Socket | NewNode::BoundSocket(_) => (Body::Special, libc::S_IFSOCK, 0),
             NewNode::Char(d) => (Body::Special, libc::S_IFCHR, *d),
             NewNode::Block(d) => (Body::Special, libc::S_IFBLK, *d),
             NewNode::Symlink(t) => (Body::link(t.clone()), libc::S_IFLNK, 0),
@@ -179,6 +179,23 @@ impl Inode for Node {
 impl DirInode for Node {
     fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         Ok(self.dir()?.find(cx, &self.fs, name)?)
+    }
+    fn looks_ahead(&self) -> bool {
+        self.fs.looks_ahead()
+    }
+    fn look_ahead(&self, path: &[u8]) {
+        if let Ok(dir) = self.dir()
+            && let Some(lower) = dir.asked()
+        {
+            lower.look_ahead(path);
+        }
+    }
+    fn looked(&self) {
+        if let Ok(dir) = self.dir()
+            && let Some(lower) = dir.asked()
+        {
+            lower.looked();
+        }
     }
     fn create(
         &self,

@@ -23,6 +23,8 @@ pub trait Layers: Send + Sync {
     fn kind(&self) -> &'static str;
     /// Its magic number in statfs(2).
     fn magic(&self) -> i64;
+    /// Another process answers lookups in one of them ([`vfs::DirInode::looks_ahead`]).
+    fn looks_ahead(&self) -> bool;
     /// An inode with several names in the layers differs from them now: it is to be found under each of its names for as long
     /// as it has one. Called without locks.
     fn changed(&self, node: Arc<Node>);
@@ -48,6 +50,10 @@ pub trait LowerInode: Send + Sync {
 pub trait LowerDir: Send + Sync {
     /// The node for a name; several names of one inode give one node. ENOENT.
     fn find(&self, cx: &dyn Caller, fs: &Arc<TmpFs>, name: &[u8]) -> Result<Arc<Node>>;
+    /// See [`vfs::DirInode::look_ahead`].
+    fn look_ahead(&self, _path: &[u8]) {}
+    /// See [`vfs::DirInode::looked`].
+    fn looked(&self) {}
     /// All names.
     fn list(&self, cx: &dyn Caller) -> Result<Arc<[DirEntry]>>;
 }

@@ -13,6 +13,7 @@ use crate::limit::Limit;
 use abi::{Errno, Result};
 use caller::{DeviceNumbers, quota};
 use hostsys::fs::{self as host, Access};
+use hosttree::{DirectoryRef, Rights};
 use lock_order::{Mutex, rank};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,11 +22,14 @@ use std::sync::{Arc, Weak};
 /// Most descriptors open on files with a name; beyond, those of files used longest ago are closed.
 const MAX_OPEN: usize = 6000;
 
+/// Of the files with a name: the sentry's own.
+const RIGHTS: Rights = Rights { mode: 0o700, uid: 0, gid: 0 };
+
 /// The memory files of a kernel.
 pub struct MemFiles {
     /// Of the file systems that own the files, and of the kernel's others.
     pub device_numbers: Arc<DeviceNumbers>,
-    dir: Option<OwnedFd>,
+    dir: Option<DirectoryRef>,
     /// Files with a name: their descriptors can be opened again.
     named: Mutex<Vec<Weak<MemFile>>>,
     /// Descriptors open on them.
@@ -145,7 +149,7 @@ impl MemFile {
 impl MemFiles {
     /// `dir`, of a private tmpfs that is not noexec, is where files with a name are made. Without it every file keeps a
     /// descriptor.
-    pub fn new(dir: Option<OwnedFd>) -> Arc<MemFiles> {
+    pub fn new(dir: Option<DirectoryRef>) -> Arc<MemFiles> {
         Arc::new(MemFiles {
             device_numbers: Arc::default(),
             dir,
@@ -157,7 +161,7 @@ impl MemFiles {
 
     /// Memory of the host that the files with a name take, in bytes; 0 without a directory.
     pub fn bytes(&self) -> u64 {
-        let stat = self.dir.as_ref().and_then(|dir| host::statfs(dir).ok());
+        let stat = self.dir.as_ref().and_then(|dir| dir.statfs().ok());
         stat.map_or(0, |stat| stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_bsize as u64))
     }
 
@@ -204,7 +208,7 @@ impl MemFile {
         };
         home.close_unused();
         let name = format!("f{}", home.tick()).into_bytes();
-        let fd = Arc::new(host::create_at(dir, &name, Access::ReadWrite, 0o700)?);
+        let fd = Arc::new(dir.create(&name, RIGHTS)?.0);
         let rw = Some(Descriptor { fd, _open: OpenCount::new(&home.open) });
         let f = made(Place::Named(name, Mutex::new(Descriptors { rw, ro: None })));
         home.remember(&f);
@@ -231,8 +235,7 @@ impl MemFile {
         home.close_unused();
         home.tick();
         let dir = home.dir.as_ref().ok_or(Errno::EIO)?;
-        let new =
-            Descriptor { fd: Arc::new(host::open_at(dir, name, access)?), _open: OpenCount::new(&home.open) };
+        let new = Descriptor { fd: Arc::new(dir.open(name, access)?.0), _open: OpenCount::new(&home.open) };
         Ok(slot(&mut fds.lock()).get_or_insert(new).fd.clone())
     }
 
@@ -258,7 +261,7 @@ impl MemFile {
 impl Drop for MemFile {
     fn drop(&mut self) {
         let (Some(dir), Place::Named(name, _)) = (&self.home.dir, &self.place) else { return };
-        if let Err(e) = host::unlink_at(dir, name, false) {
+        if let Err(e) = dir.unlink(name, false) {
             log::warn!("backing file: {e}");
         }
     }

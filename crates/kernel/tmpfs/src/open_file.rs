@@ -137,7 +137,7 @@ impl MapOps for File {
         let c = self.content()?;
         let writer = req.shared && file.writable();
         accessed(&self.node, file);
-        {
+        let lower = {
             let c = c.read();
             self.may_have_descriptor(cx, file, &c)?;
             if let Some(m) = c.mem()
@@ -145,11 +145,11 @@ impl MapOps for File {
             {
                 return Ok(Mapping::Host { fd: m.ro()?, offset: req.offset });
             }
-            if let Some(l) = c.lower()
-                && !writer
-            {
-                return l.map(cx, req);
-            }
+            c.lower().filter(|_| !writer).cloned()
+        };
+        // Without the lock: an image of EROFS keeps what is mapped in a tmpfs of its own.
+        if let Some(lower) = lower {
+            return lower.map(cx, req);
         }
         let mut c = c.write();
         let sealed = c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0;

@@ -12,7 +12,8 @@ use vfs::*;
 fn rights_of_mappings() {
     let dir = std::env::temp_dir().join(format!("tmpfs-backing-{}", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
-    let memory = tmpfs::MemFiles::new(Some(std::fs::File::open(&dir).unwrap().into()));
+    let memory =
+        tmpfs::MemFiles::new(Some(hosttree::direct::Direct::at(std::fs::File::open(&dir).unwrap().into())));
     {
         let m =
             Mount::of(tmpfs::TmpFs::new(&memory, tmpfs::Options::default()), MountFlags::empty(), b"none");

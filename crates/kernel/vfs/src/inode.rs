@@ -13,8 +13,8 @@ mod abilities;
 mod internal;
 
 pub use abilities::{
-    AclInode, Confirming, DirInode, LinkInode, MagicLink, OutsideSocket, PermissionInode, ServedInode,
-    SpecialInode, XattrInode,
+    AclInode, Confirming, DirInode, LinkInode, MagicLink, OutsideName, OutsideSocket, PermissionInode,
+    ServedInode, SpecialInode, XattrInode,
 };
 pub use internal::{InternalFs, InternalInode};
 
@@ -112,6 +112,8 @@ pub enum NewNode {
     Fifo,
     /// Unix socket.
     Socket,
+    /// The name of a Unix socket of this type (SOCK_*), which bind(2) makes.
+    BoundSocket(i32),
     /// Character device with its number.
     Char(u64),
     /// Block device with its number.

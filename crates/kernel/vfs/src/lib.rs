@@ -35,8 +35,8 @@ pub use file::{
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{
     AclInode, Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, InternalFs,
-    InternalInode, LinkInode, MagicLink, NewNode, OutsideSocket, PermissionInode, ServedInode, SetAttr,
-    SpecialInode, TimeSet, XattrInode,
+    InternalInode, LinkInode, MagicLink, NewNode, OutsideName, OutsideSocket, PermissionInode, ServedInode,
+    SetAttr, SpecialInode, TimeSet, XattrInode,
 };
 pub use known_place::{Known, KnownPlace};
 pub use mount::{Mount, MountFlags, Path, SbFlags, SuperBlock};

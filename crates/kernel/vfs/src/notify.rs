@@ -122,6 +122,7 @@ pub fn on_attachments(of: &Attachments, mask: u32, name: &[u8]) {
 /// Reports to the watches of an object what others outside this kernel have done to it, or to `name` in it.
 pub fn from_outside(of: &Attachments, mask: u32, cookie: u32, name: &[u8]) {
     tell(of, mask, cookie, name, false);
+    marks::from_outside(of, mask, name);
 }
 
 /// Others outside this kernel have removed the last name of an object, and nothing uses it any more.
@@ -136,6 +137,7 @@ pub fn gone_outside(inode: &InodeRef) {
 /// Events from outside this kernel about an object were lost.
 pub fn lost_outside(of: &Attachments) {
     for_each(of, |to, _| to.lost());
+    marks::lost_outside(of);
 }
 
 /// Calls `f` with each listener and its watch.
@@ -151,9 +153,8 @@ fn for_each(of: &Attachments, f: impl Fn(&dyn Listener, i32)) {
 
 /// What happens to the object outside this kernel is reported.
 fn is_seen_outside(of: &Attachments) -> bool {
-    let Some(list) = of.get::<Watches>() else { return false };
-    let all = list.0.lock().clone();
-    all.iter().any(|w| w.outside.lock().is_some())
+    let all = of.get::<Watches>().map(|list| list.0.lock().clone()).unwrap_or_default();
+    all.iter().any(|w| w.outside.lock().is_some()) || marks::is_seen_outside(of)
 }
 
 /// `unlinked`: the child that the event is about has no name any more, which some watches ignore.

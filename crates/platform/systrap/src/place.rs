@@ -6,7 +6,7 @@
 //! the other CPUs have work of their own, polling there does not pay, and the thread moves there less and less often.
 
 use hostsys::cpu;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::CpuSet;
 
 /// Calls in a row on the stub's CPU after which the thread moves away from it: at first, and at most.
 const CALLS: (u32, u32) = (12, 1024);
@@ -89,7 +89,8 @@ impl Place {
     /// It has been answered. True when the thread has moved.
     pub(crate) fn answered(&mut self, cpus: &Cpus, me: u32, stub: u32) -> bool {
         if me != stub {
-            return matches!(self.mode, Mode::Near(at) if at != stub) && self.near(cpus, stub);
+            let left = matches!(self.mode, Mode::Near(at) if at != stub);
+            return left && !cpu::stays() && self.near(cpus, stub);
         }
         let need = self.need.max(CALLS.0);
         if self.streak < need || cpus.count < 2 {
@@ -109,7 +110,7 @@ impl Place {
 
     /// The thread is about to sleep. True when it has moved.
     pub(crate) fn sleeps(&mut self, cpus: &Cpus, me: u32, stub: u32) -> bool {
-        self.late > LATE.0 && me != stub && self.near(cpus, stub)
+        self.late > LATE.0 && me != stub && !cpu::stays() && self.near(cpus, stub)
     }
 
     /// The thread looked at the slot at these two times, and would have all the while but for the host. When the host
@@ -156,7 +157,7 @@ impl Place {
         if self.mode == mode {
             return false;
         }
-        let gone = sched_setaffinity(None, to).is_ok();
+        let gone = cpu::keep_to(to);
         if gone {
             self.mode = mode;
         }
@@ -167,7 +168,7 @@ impl Place {
     pub(crate) fn stay_anywhere(&mut self, cpus: &Cpus) {
         if self.mode != Mode::Anywhere {
             self.mode = Mode::Anywhere;
-            let _ = sched_setaffinity(None, &cpus.all);
+            cpu::keep_to(&cpus.all);
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::files::{open_regular, reason};
 use crate::host_mounts::HostMounts;
-use crate::mounts::{TranslatedMount, translate};
-use crate::namespaces::{self, Namespace, Namespaces};
+use crate::id_mapped;
+use crate::mounts::{Shared, TranslatedMount, translate};
+use crate::namespaces::{self, IdMaps, Namespace, Namespaces};
 use crate::overlay2::{self, Stores};
 use crate::pod::Pod;
 use crate::{
-    Descriptors, Error, HostTree, MountPoint, Options, Prepared, Result, device_rules, devices, fail, mounts,
-    parse, process, seccomp, sysctl, time_offsets, unsupported,
+    Descriptors, Error, Gofer, HostTree, MountPoint, Options, Prepared, Result, device_rules, devices, fail,
+    images, mount_hints, mounts, parse, process, seccomp, sysctl, time_offsets, unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Root, Spec};
 use spec::{DeviceSpec, Interfaces, MountSpec, Network, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
@@ -69,8 +70,8 @@ pub fn load(dir: &Path, id: &str, options: &Options, owner: &NetworkOwner<'_>) -
         Ok(spec) => spec,
         Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
     };
-    let prepared = unsupported::check_text(&text)
-        .and_then(|()| prepare(&dir, &spec, id, options, owner, warnings))
+    let prepared = id_mapped::of_text(&text)
+        .and_then(|maps| prepare(&dir, (&spec, &maps), id, options, owner, warnings))
         .map_err(|Error(message)| Error(format!("{}: {message}", path.display())))?;
     Ok((prepared, Config { spec, text }))
 }
@@ -96,7 +97,7 @@ fn text_of(path: &Path, opened: std::io::Result<File>) -> Result<String> {
 
 fn prepare(
     dir: &Path,
-    spec: &Spec,
+    (spec, mount_maps): (&Spec, &[Option<IdMaps>]),
     id: &str,
     options: &Options,
     owner: &NetworkOwner<'_>,
@@ -104,6 +105,7 @@ fn prepare(
 ) -> Result<Prepared> {
     let linux = spec.linux().as_ref();
     let annotations = spec.annotations().clone().into_iter().flatten().collect();
+    mount_hints::warn(&annotations, &mut warnings);
     let mut pod = Pod::of(&annotations, id)?;
     let named = linux.and_then(namespaces::network_path);
     let mut by_network = false;
@@ -130,22 +132,35 @@ fn prepare(
     let over_root = overlay2::of_root(&annotations, &options.overlay.root)?;
     let root_tree =
         HostTree { follows_mounts: propagation.follows(), ..root_tree(dir, root, over_root.is_some())? };
-    let readonly = root.readonly().unwrap_or(false);
+    let image = images::of_root(&annotations)?;
+    // What is in an image cannot change.
+    let readonly = root.readonly().unwrap_or(false) || image.is_some() && over_root.is_none();
+    if image.is_some() && over_root.as_ref().is_some_and(|choice| choice.commit) {
+        fail!("annotations: what changed cannot be written back to an image: leave commit out");
+    }
     let mut stores = Stores::default();
     let layers = overlay2::layers(&annotations, over_root.as_ref())?;
     let writes_privileged = over_root.as_ref().is_some_and(|choice| choice.privileged);
     let mut overlay = over_root.map(|choice| stores.overlay(&choice, id, &root_tree, !readonly));
     let devices = devices::translate(linux.and_then(|l| l.devices().as_deref()).unwrap_or_default())?;
     let hosts = HostMounts::read();
-    let layered = hosts.is_layered(&root_tree.path);
-    let (mounts, mut trees) = mounts_and_trees(dir, spec, root_tree, options, id, &mut stores, &hosts)?;
-    if trees[0].readonly && overlay.is_none() {
+    let layered = image.is_none() && hosts.is_layered(&root_tree.path);
+    let root_tree = image.unwrap_or(root_tree);
+    let shared = Shared { options, hosts: &hosts, container: id_maps.as_ref() };
+    let (mut mounts, mut trees) =
+        mounts_and_trees(dir, (spec, mount_maps), root_tree, id, &mut stores, &shared)?;
+    mounts.extend(options.gofers.iter().map(Gofer::mount));
+    if trees[0].readonly && overlay.is_none() && !trees[0].is_file {
         trees[0].mount_points = places(&mounts, &devices, process.cwd());
     }
     if let Some(overlay) = &mut overlay {
         overlay.layers = (trees.len()..).take(layers.len()).collect();
         trees.extend(layers);
     }
+    let mounted =
+        mounts.iter().filter(|mount| mount.fstype == images::EROFS).filter_map(|mount| mount.source_fd);
+    let layers = overlay.iter().flat_map(|overlay| &overlay.layers).copied();
+    let images = [0].into_iter().chain(layers).filter(|index| trees[*index].is_file).chain(mounted).collect();
     let sysctl = linux.map(|linux| sysctl::translate(linux, &namespaces)).transpose()?.unwrap_or_default();
     let network = if member || linux.is_none() { options.network } else { network(options, &namespaces)? };
     let seccomp = linux.and_then(|l| l.seccomp().as_ref());
@@ -156,8 +171,8 @@ fn prepare(
     let seccomp = seccomp.filter(|_| !options.without_seccomp);
     let seccomp = seccomp.map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
-    let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
-        Descriptors::after(trees.len(), options.host_sockets, terminal, options.preserve_fds);
+    let Descriptors { memory_tree, socket_gofer, first_gofer, stdio, console, preserved, first_store } =
+        Descriptors::after(trees.len(), options, terminal, options.preserve_fds);
     let mut spec = SandboxSpec {
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
@@ -181,6 +196,9 @@ fn prepare(
             .transpose()?
             .unwrap_or_default(),
         socket_gofer,
+        host_uds: options.host_uds,
+        through_gofer: options.through_gofer,
+        memory_tree,
         stdio,
         console,
         console_size: console_size(process),
@@ -196,17 +214,20 @@ fn prepare(
         name_in_pod: crate::pod::name_of(&annotations),
         pooled: false,
         trace: Vec::new(),
+        images,
         withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,
         strace_only: options.strace_only.clone(),
         debug: options.debug,
     };
+    crate::place_gofers(&mut spec, first_gofer);
     crate::place_stores(&mut spec, first_store, stores.places.len());
     let stores = stores.places;
     Ok(Prepared {
         spec,
         trees,
+        gofers: options.gofers.clone(),
         writes_privileged,
         stores,
         warnings,
@@ -244,19 +265,17 @@ fn root_tree(dir: &Path, root: &Root, overlaid: bool) -> Result<HostTree> {
         Err(error) => fail!("root.path {}: {}", dir.join(root.path()).display(), reason(&error)),
     };
     let readonly = root.readonly().unwrap_or(false) || overlaid;
-    let (recursive, follows_mounts, is_file) = (true, false, false);
-    Ok(HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() })
+    Ok(HostTree::directory(path, readonly))
 }
 
 /// The configuration's mounts, and the trees that they and the root show.
 fn mounts_and_trees(
     dir: &Path,
-    spec: &Spec,
+    (spec, mount_maps): (&Spec, &[Option<IdMaps>]),
     root: HostTree,
-    options: &Options,
     id: &str,
     stores: &mut Stores,
-    hosts: &HostMounts,
+    all: &Shared<'_>,
 ) -> Result<(Vec<MountSpec>, Vec<HostTree>)> {
     let (mut mounts, mut shown) = (Vec::new(), Vec::new());
     let mut for_systemd = false;
@@ -265,10 +284,11 @@ fn mounts_and_trees(
             for_systemd = true;
             continue;
         }
-        let TranslatedMount { mut mount, tree } = translate(dir, mount, options, hosts)
+        let maps = mount_maps.get(index).and_then(Option::as_ref);
+        let TranslatedMount { mut mount, tree } = translate(dir, mount, maps, all)
             .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
         if let Some(tree) = tree {
-            if let Some(choice) = &options.overlay.binds {
+            if let Some(choice) = all.options.overlay.binds.as_ref().filter(|_| mount.fstype == "bind") {
                 mount.overlay = Some(stores.overlay(choice, id, &tree, !mount.readonly));
             }
             // The root comes first.

@@ -36,10 +36,10 @@ pub fn features() -> Value {
             "apparmor": { "enabled": false },
             "selinux": { "enabled": false },
             "intelRdt": { "enabled": false },
-            "mountExtensions": { "idmap": { "enabled": false } },
+            "mountExtensions": { "idmap": { "enabled": true } },
         },
         "annotations": {},
-        "potentiallyUnsafeConfigAnnotations": [],
+        "potentiallyUnsafeConfigAnnotations": ["dev.ringfence.", "dev.gvisor.spec.rootfs."],
     })
 }
 

@@ -8,7 +8,7 @@ use crate::files::reason;
 use crate::host_mounts::HostMounts;
 use crate::mounts::{clean, internal};
 use crate::overlay2::Stores;
-use crate::{Descriptors, HostTree, IdMaps, Options, Prepared, Result, caps, fail};
+use crate::{Descriptors, Gofer, HostTree, IdMaps, Options, Prepared, Result, caps, fail};
 use serde::{Deserialize, Serialize};
 use spec::{
     CapabilitySets, DeviceKind, DeviceSpec, FdIndex, Interfaces, MountSpec, Network, ProcessSpec,
@@ -85,7 +85,7 @@ impl std::str::FromStr for Volume {
             return Err("the source is empty; use SRC[:DST[:ro]]".into());
         }
         if !destination.starts_with('/') {
-            return Err(format!("the destination {destination:?} must be an absolute path"));
+            return Err(format!("the destination {destination:?} must be an absolute path: use SRC:/DST"));
         }
         Ok(Self { source: source.into(), destination: clean(destination), readonly })
     }
@@ -143,13 +143,14 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         mounts.push(mount);
         trees.push(tree);
     }
+    mounts.extend(options.gofers.iter().map(Gofer::mount));
     let cwd = clean(&command.cwd);
     let own_init = command.own_init;
     let command_maps = command.id_maps.clone();
     check_cwd(&root_path, &cwd, &command.volumes)?;
     let devices = devices(&root_path, options.network);
-    let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
-        Descriptors::after(trees.len(), options.host_sockets, command.terminal, 0);
+    let Descriptors { memory_tree, socket_gofer, first_gofer, stdio, console, preserved, first_store } =
+        Descriptors::after(trees.len(), options, command.terminal, 0);
     let mut spec = SandboxSpec {
         id: command.id.clone(),
         hostname: command.hostname.clone(),
@@ -177,6 +178,9 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         sysctl: Vec::new(),
         time_offsets: Default::default(),
         socket_gofer,
+        host_uds: options.host_uds,
+        through_gofer: options.through_gofer,
+        memory_tree,
         stdio,
         console,
         console_size: WindowSize::default(),
@@ -192,16 +196,19 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         name_in_pod: String::new(),
         pooled: false,
         trace: Vec::new(),
+        images: Vec::new(),
         withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,
         strace_only: options.strace_only.clone(),
         debug: options.debug,
     };
+    crate::place_gofers(&mut spec, first_gofer);
     crate::place_stores(&mut spec, first_store, stores.places.len());
     Ok(Prepared {
         spec,
         trees,
+        gofers: options.gofers.clone(),
         writes_privileged: false,
         stores: stores.places,
         warnings: Vec::new(),
@@ -220,8 +227,7 @@ fn root_tree(root: &Path, options: &Options) -> Result<HostTree> {
         Err(error) => fail!("root {}: {}", root.display(), reason(&error)),
     };
     let readonly = options.overlay.root.is_some();
-    let (recursive, follows_mounts, is_file) = (true, false, false);
-    Ok(HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() })
+    Ok(HostTree::directory(path, readonly))
 }
 
 /// The mount of a volume, and the tree that it shows as descriptor `fd`.
@@ -249,8 +255,7 @@ fn shared(
         ..MountSpec::new("bind")
     };
     hosts.name(&path, &mut mount);
-    let (recursive, follows_mounts) = (true, false);
-    Ok((mount, HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() }))
+    Ok((mount, HostTree { is_file, ..HostTree::directory(path, readonly) }))
 }
 
 /// Fails when the working directory is known not to exist: neither in the root nor in what is mounted over it.

@@ -14,6 +14,9 @@ mod features;
 mod files;
 mod host;
 mod host_mounts;
+mod id_mapped;
+mod images;
+mod mount_hints;
 mod mounts;
 mod namespaces;
 mod overlay2;
@@ -32,6 +35,7 @@ pub use config::{CONFIG_FILE, Config, NetworkOwner, console_size, load, load_pro
 pub use features::features;
 pub use files::open_regular;
 pub use host::{HostCommand, Volume, for_host_command};
+pub use id_mapped::IdMapped;
 pub use namespaces::{IdMaps, IdRange, Namespace, Namespaces};
 pub use overlay2::{Medium, Overlay2, OverlayChoice, STORE_PREFIX, StorePlace};
 pub use pod::Pod;
@@ -40,7 +44,10 @@ pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
 
 use serde::{Deserialize, Serialize};
-use spec::{Capture, FdIndex, FileAccess, ImageSpec, Network, PlatformName, SandboxSpec, TraceSpec};
+use spec::{
+    Capture, FdIndex, FileAccess, HostUds, ImageSpec, MountSpec, Network, PlatformName, SandboxSpec,
+    TraceSpec,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -60,6 +67,8 @@ pub struct Prepared {
     pub spec: SandboxSpec,
     /// For the gofer; the root file system first.
     pub trees: Vec<HostTree>,
+    /// To be connected to; the connections are descriptors behind those of the container's own gofer.
+    pub gofers: Vec<Gofer>,
     /// What changes in the root is written back with devices, set-ID bits and capabilities of files.
     pub writes_privileged: bool,
     /// The files that overlays keep data in.
@@ -146,15 +155,25 @@ impl Prepared {
 
     fn after_write_back(&self) -> FdIndex {
         let streams = if self.spec.console.is_some() { 1 } else { 3 };
-        let gofer = usize::from(self.spec.socket_gofer.is_some());
+        let gofer =
+            usize::from(self.spec.socket_gofer.is_some()) + usize::from(self.spec.memory_tree.is_some());
         let write_back = usize::from(self.writes_back());
-        self.trees.len() + gofer + streams + self.spec.preserved.len() + self.stores.len() + write_back
+        self.trees.len()
+            + gofer
+            + self.gofers.len()
+            + streams
+            + self.spec.preserved.len()
+            + self.stores.len()
+            + write_back
     }
 }
 
 /// Places of a container's descriptors behind those of its trees; see [`Prepared`].
 struct Descriptors {
+    memory_tree: Option<FdIndex>,
     socket_gofer: Option<FdIndex>,
+    /// The first of [`Options::gofers`].
+    first_gofer: FdIndex,
     stdio: [FdIndex; 3],
     console: Option<FdIndex>,
     preserved: Vec<FdIndex>,
@@ -162,11 +181,16 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    fn after(trees: usize, host_sockets: bool, terminal: bool, preserved: u32) -> Self {
+    fn after(trees: usize, options: &Options, terminal: bool, preserved: u32) -> Self {
         let streams = if terminal { 1 } else { 3 };
-        let socket_gofer = host_sockets.then_some(trees);
-        let trees = trees + usize::from(host_sockets);
+        let memory_tree = options.through_gofer.then_some(trees);
+        let trees = trees + usize::from(options.through_gofer);
+        let socket_gofer = options.host_uds.any().then_some(trees);
+        let first_gofer = trees + usize::from(options.host_uds.any());
+        let trees = first_gofer + options.gofers.len();
         Self {
+            memory_tree,
+            first_gofer,
             socket_gofer,
             stdio: if terminal { [trees; 3] } else { [trees, trees + 1, trees + 2] },
             console: terminal.then_some(trees),
@@ -174,6 +198,12 @@ impl Descriptors {
             first_store: trees + streams + preserved as usize,
         }
     }
+}
+
+/// Numbers the connections to gofers of others.
+fn place_gofers(spec: &mut SandboxSpec, first: FdIndex) {
+    let mounts = spec.mounts.iter_mut().filter(|mount| mount.fstype == GOFER);
+    mounts.zip(first..).for_each(|(mount, fd)| mount.source_fd = Some(fd));
 }
 
 /// Numbers the `count` stores of overlays, and the socket for writing back, as the descriptors that they come as.
@@ -203,6 +233,24 @@ pub struct HostTree {
     pub is_file: bool,
     /// What the container's kernel could not make itself, because it may not write to the tree.
     pub mount_points: Vec<MountPoint>,
+    /// The owners of its files are mapped.
+    pub id_map: Option<IdMapped>,
+}
+
+impl HostTree {
+    /// A directory, with the mounts that are below it now.
+    fn directory(path: PathBuf, readonly: bool) -> HostTree {
+        let (recursive, follows_mounts, is_file) = (true, false, false);
+        HostTree {
+            path,
+            readonly,
+            recursive,
+            follows_mounts,
+            is_file,
+            mount_points: Vec::new(),
+            id_map: None,
+        }
+    }
 }
 
 /// A place for a mount in a tree.
@@ -212,6 +260,31 @@ pub struct MountPoint {
     pub path: PathBuf,
     /// An empty file is to be there, not a directory.
     pub is_file: bool,
+}
+
+/// Type of the mounts of [`Gofer`]s.
+const GOFER: &str = "gofer";
+
+/// A gofer that is there already, and serves a tree by the protocol of docs/gofer-protocol.md.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gofer {
+    /// The Unix socket that it listens on.
+    pub socket: PathBuf,
+    /// Where its tree is mounted: an absolute path in the container.
+    pub destination: String,
+}
+
+impl Gofer {
+    /// The mount of its tree, without a descriptor yet.
+    fn mount(&self) -> MountSpec {
+        MountSpec {
+            destination: self.destination.clone(),
+            source: format!("unix:{}", self.socket.display()),
+            nodev: true,
+            nosuid: true,
+            ..MountSpec::new(GOFER)
+        }
+    }
 }
 
 /// Choices that the command line makes for every container.
@@ -225,8 +298,12 @@ pub struct Options {
     pub bind_access: FileAccess,
     /// FIFOs in bind mounts are the host's (`--host-fifo=open`).
     pub host_fifos: bool,
-    /// connect(2) reaches Unix sockets of the host in bind mounts (`--host-uds=open`).
-    pub host_sockets: bool,
+    /// What programs can do with Unix sockets of the host in bind mounts (`--host-uds`).
+    pub host_uds: HostUds,
+    /// The gofer serves files by its protocol (`--directfs=false`).
+    pub through_gofer: bool,
+    /// Gofers of others; the container gets their files (`--gofer`).
+    pub gofers: Vec<Gofer>,
     /// Network mode.
     pub network: Network,
     /// Containers in the host's own network namespace are in host mode, where they would be refused otherwise (`--host-network`).

@@ -2,12 +2,14 @@
 
 use crate::files::reason;
 use crate::host_mounts::HostMounts;
-use crate::{HostTree, Options, Result, fail};
+use crate::id_mapped;
+use crate::namespaces::IdMaps;
+use crate::{HostTree, Options, Result, fail, images};
 use oci_spec::runtime::Mount;
 use spec::{Atime, MountSpec, PropagationType};
 use std::path::Path;
 
-/// A mount and, when it is a bind mount, what the gofer has to open for it.
+/// A mount and, when it is a bind mount or an image, what the gofer has to open for it.
 pub(crate) struct TranslatedMount {
     pub(crate) mount: MountSpec,
     pub(crate) tree: Option<HostTree>,
@@ -20,13 +22,15 @@ enum Effect {
     Set(fn(&mut MountSpec)),
     /// A bind mount; with the mounts below it?
     Bind(bool),
+    /// Owners are mapped; those of the mounts below, too?
+    MapIds(bool),
     /// Cannot change anything here.
     Nothing,
     /// Would change what the container may do, and cannot be done.
     Refused(&'static str),
 }
 
-use Effect::{Bind, Nothing, Refused, Set};
+use Effect::{Bind, MapIds, Nothing, Refused, Set};
 
 /// The options that runtimes know; all others are the file system's own. A bind mount is one mount for the guest, with
 /// what the host has mounted below its source: so the recursive options are the same as those without `r`.
@@ -42,7 +46,7 @@ const OPTIONS: [(&str, Effect); 65] = [
     // Synchronous writes are a property of the host's mount.
     ("dirsync", Nothing),
     ("exec", Set(|m| m.noexec = false)),
-    ("idmap", Refused("idmapped mounts")),
+    ("idmap", MapIds(false)),
     ("iversion", Nothing),
     ("lazytime", Nothing),
     ("loud", Nothing),
@@ -67,7 +71,7 @@ const OPTIONS: [(&str, Effect); 65] = [
     ("relatime", Set(|m| m.atime = Atime::Relative)),
     ("remount", Refused("remounting")),
     ("rexec", Set(|m| m.noexec = false)),
-    ("ridmap", Refused("idmapped mounts")),
+    ("ridmap", MapIds(true)),
     ("rnoatime", Set(|m| m.atime = Atime::Never)),
     ("rnodev", Set(|m| m.nodev = true)),
     ("rnodiratime", Set(|m| m.nodiratime = true)),
@@ -117,13 +121,22 @@ pub(crate) fn propagation(name: Option<&str>) -> Result<PropagationType> {
     })
 }
 
-/// Translates one mount. A relative bind source is relative to the bundle.
+/// What the mounts of a configuration have in common.
+pub(crate) struct Shared<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) hosts: &'a HostMounts,
+    /// The maps of the container's user namespace.
+    pub(crate) container: Option<&'a IdMaps>,
+}
+
+/// Translates one mount. A relative bind source is relative to the bundle. `maps`: its own mappings.
 pub(crate) fn translate(
     dir: &Path,
     mount: &Mount,
-    options: &Options,
-    hosts: &HostMounts,
+    maps: Option<&IdMaps>,
+    shared: &Shared<'_>,
 ) -> Result<TranslatedMount> {
+    let Shared { options, hosts, container } = shared;
     let mut out = MountSpec {
         destination: clean(&mount.destination().to_string_lossy()),
         source: mount.source().as_ref().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -131,13 +144,22 @@ pub(crate) fn translate(
     };
     let mut bind = out.fstype == "bind";
     let mut recursive = false;
+    // As with runc, mappings alone mean `idmap`.
+    let mut with_mapped = maps.map(|_| false);
     for option in mount.options().iter().flatten() {
         let known = OPTIONS.iter().find(|(name, _)| name == option);
         match known.map(|(_, effect)| effect) {
             Some(Set(change)) => change(&mut out),
             Some(Bind(with_mounts)) => (bind, recursive) = (true, *with_mounts),
+            Some(MapIds(with_mounts)) => with_mapped = Some(*with_mounts),
+            Some(Nothing) if out.fstype == images::EROFS && option.ends_with("acl") => {
+                out.options.push(option.clone());
+            }
             Some(Nothing) => {}
             Some(Refused(what)) => fail!("option {option} is not supported: there is no {what}"),
+            None if option.starts_with("idmap=") || option.starts_with("ridmap=") => {
+                fail!("option {option} is not known; give the mount uidMappings and gidMappings")
+            }
             None => out.options.push(option.clone()),
         }
     }
@@ -148,8 +170,17 @@ pub(crate) fn translate(
         fail!("destination \"/\" would replace the root file system; use root.path");
     }
     if !bind {
+        if with_mapped.is_some() {
+            fail!("idmap, uidMappings and gidMappings are for bind mounts, not for {}", out.destination);
+        }
         if out.fstype.is_empty() {
             fail!("type is missing for {}", out.destination);
+        }
+        if out.fstype == images::EROFS {
+            let Some(source) = mount.source() else { fail!("source is missing for {}", out.destination) };
+            (out.source_is_file, out.readonly) = (true, true);
+            let tree = images::tree("source", &dir.join(source))?;
+            return Ok(TranslatedMount { mount: out, tree: Some(tree) });
         }
         return Ok(TranslatedMount { mount: out, tree: None });
     }
@@ -164,13 +195,18 @@ pub(crate) fn translate(
     };
     out.source_is_file = !path.is_dir();
     hosts.name(&path, &mut out);
+    let id_map = match with_mapped {
+        Some(recursive) => Some(id_mapped::of(maps, *container, recursive)?),
+        None => None,
+    };
+    out.owners = id_map.as_ref().map(|_| id_mapped::owners_seen(maps, *container));
+    let readonly = out.readonly || options.overlay.binds.is_some();
     let tree = HostTree {
-        path,
-        readonly: out.readonly || options.overlay.binds.is_some(),
         recursive,
         follows_mounts: out.propagation.follows(),
         is_file: out.source_is_file,
-        mount_points: Vec::new(),
+        id_map,
+        ..HostTree::directory(path, readonly)
     };
     Ok(TranslatedMount { mount: out, tree: Some(tree) })
 }
@@ -216,12 +252,58 @@ mod tests {
     }
 
     fn parse(json: &str) -> Result<TranslatedMount> {
-        translate(
-            Path::new("/"),
-            &serde_json::from_str(json).unwrap(),
-            &Options::default(),
-            &HostMounts::default(),
-        )
+        parse_with(json, None)
+    }
+
+    fn parse_with(json: &str, container: Option<&IdMaps>) -> Result<TranslatedMount> {
+        let shared = Shared { options: &Options::default(), hosts: &HostMounts::default(), container };
+        let maps = id_mapped::of_text(&format!(r#"{{"mounts":[{json}]}}"#))?.pop().flatten();
+        translate(Path::new("/"), &serde_json::from_str(json).unwrap(), maps.as_ref(), &shared)
+    }
+
+    #[test]
+    fn images_of_erofs() {
+        let mount =
+            |source: &str| format!(r#"{{"destination":"/x","type":"erofs","options":["noacl"]{source}}}"#);
+        let t = parse(&mount(r#","source":"/etc/passwd""#)).unwrap();
+        assert!(t.mount.readonly && t.mount.source_is_file && t.tree.unwrap().is_file);
+        assert_eq!((t.mount.fstype.as_str(), &t.mount.options[..]), ("erofs", &["noacl".to_string()][..]));
+        assert!(parse(&mount("")).err().unwrap().0.contains("source is missing"));
+        assert!(parse(&mount(r#","source":"/etc""#)).err().unwrap().0.contains("not a regular file"));
+    }
+
+    #[test]
+    fn mapped_owners() {
+        let range = |inside, outside, count| crate::IdRange { inside, outside, count };
+        let container = IdMaps { uids: vec![range(0, 1000, 10)], gids: vec![range(0, 2000, 10)] };
+        let mount = |rest: &str| format!(r#"{{"destination":"/x","type":"bind","source":"/etc"{rest}}}"#);
+        let maps = r#","uidMappings":[{"containerID":5,"hostID":1004,"size":20}],
+            "gidMappings":[{"containerID":0,"hostID":0,"size":1}]"#;
+        // The container's own.
+        let plain = mount(r#","options":["ridmap"]"#);
+        let t = parse_with(&plain, Some(&container)).unwrap();
+        assert_eq!(t.mount.owners, Some([vec![(0, 10)], vec![(0, 10)]]));
+        let map = t.tree.unwrap().id_map.unwrap();
+        assert!(map.recursive && map.maps == container);
+        let error = |text: &str| parse(text).err().unwrap().0;
+        assert!(error(&plain).contains("user namespace"));
+        // Those of the mount, with the option and without; the sandbox's root can make files all the same.
+        for options in ["", r#","options":["idmap"]"#] {
+            let t = parse_with(&mount(&format!("{maps}{options}")), Some(&container)).unwrap();
+            assert_eq!(t.mount.owners, Some([vec![(4, 6)], vec![]]));
+            let map = t.tree.unwrap().id_map.unwrap();
+            assert_eq!(map.maps.uids, [range(5, 1004, 20), range(u32::MAX - 1, 1000, 1)]);
+            assert_eq!(map.maps.gids, [range(0, 0, 1), range(u32::MAX - 1, 2000, 1)]);
+        }
+        let t = parse(&mount(maps)).unwrap();
+        assert_eq!(t.mount.owners, Some([vec![(1004, 20)], vec![(0, 1)]]));
+        assert_eq!(t.tree.unwrap().id_map.unwrap().maps.gids, [range(0, 0, 1)]);
+        let half = r#","uidMappings":[{"containerID":5,"hostID":1004,"size":20}]"#;
+        assert!(error(&mount(half)).contains("together"));
+        assert!(error(&mount(r#","uidMappings":3"#)).starts_with("mounts"));
+        assert!(error(&mount(r#","options":["idmap=uids=0-1-1"]"#)).contains("uidMappings"));
+        let tmpfs = r#"{"destination":"/x","type":"tmpfs","options":["idmap"]}"#;
+        assert!(error(tmpfs).contains("bind mounts"));
     }
 
     #[test]

@@ -191,8 +191,8 @@ impl Namespaces {
 
 /// Reads the maps of a container with a user namespace; `None` without one.
 pub(crate) fn id_maps(linux: &Linux, namespaces: &Namespaces) -> Result<Option<IdMaps>> {
-    let uids = ranges("uidMappings", linux.uid_mappings())?;
-    let gids = ranges("gidMappings", linux.gid_mappings())?;
+    let uids = ranges("linux.uidMappings", linux.uid_mappings())?;
+    let gids = ranges("linux.gidMappings", linux.gid_mappings())?;
     if uids.is_empty() && gids.is_empty() {
         return Ok(None);
     }
@@ -207,13 +207,13 @@ pub(crate) fn id_maps(linux: &Linux, namespaces: &Namespaces) -> Result<Option<I
     Ok(Some(IdMaps { uids, gids }))
 }
 
-fn ranges(field: &str, maps: &Option<Vec<LinuxIdMapping>>) -> Result<Vec<IdRange>> {
+pub(crate) fn ranges(field: &str, maps: &Option<Vec<LinuxIdMapping>>) -> Result<Vec<IdRange>> {
     let mut out: Vec<IdRange> = Vec::new();
     for (index, map) in maps.iter().flatten().enumerate() {
         let range = IdRange { inside: map.container_id(), outside: map.host_id(), count: map.size() };
         let end = |first: u32| u64::from(first) + u64::from(range.count);
         if range.count == 0 || end(range.inside) > 1 << 32 || end(range.outside) > 1 << 32 {
-            fail!("linux.{field}[{index}]: the size {} is not possible", range.count);
+            fail!("{field}[{index}]: the size {} is not possible", range.count);
         }
         let meets = |a: u32, b: u32, count: u32| {
             u64::from(a) < u64::from(b) + u64::from(count) && u64::from(b) < end(a)
@@ -221,7 +221,7 @@ fn ranges(field: &str, maps: &Option<Vec<LinuxIdMapping>>) -> Result<Vec<IdRange
         let taken =
             |r: &IdRange| meets(range.inside, r.inside, r.count) || meets(range.outside, r.outside, r.count);
         if out.iter().any(taken) {
-            fail!("linux.{field}[{index}] overlaps one before it");
+            fail!("{field}[{index}] overlaps one before it");
         }
         out.push(range);
     }

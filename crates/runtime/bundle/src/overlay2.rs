@@ -1,6 +1,6 @@
 //! `--overlay2` and the annotations with the same meaning: where a container's writes go instead of the host's files.
 
-use crate::{Error, HostTree, Result, fail};
+use crate::{Error, HostTree, Result, fail, images};
 use serde::{Deserialize, Serialize};
 use spec::Overlay;
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ const HIDDEN: &str = ".ringfence.";
 /// Annotations for the overlay of the root, in the order in which they count; runsc's last.
 const ROOT: [&str; 2] = ["dev.ringfence.rootfs.overlay", "dev.gvisor.spec.rootfs.overlay"];
 
-/// Annotation for directories that lie below the root in its overlay: absolute paths, the uppermost first, with `:` between
-/// them.
+/// Annotation for directories and images of EROFS that lie below the root in its overlay: absolute paths, the uppermost
+/// first, with `:` between them.
 const LAYERS: &str = "dev.ringfence.rootfs.layers";
 
 /// Most of them.
@@ -134,7 +134,7 @@ pub(crate) fn of_root(
     OverlayChoice::parse(value).map_err(|Error(message)| Error(format!("annotations: {name}: {message}")))
 }
 
-/// The directories below the root that the annotations name.
+/// The directories and images below the root that the annotations name.
 pub(crate) fn layers(
     annotations: &BTreeMap<String, String>,
     over_root: Option<&OverlayChoice>,
@@ -149,15 +149,8 @@ pub(crate) fn layers(
     }
     let tree = |path: &str| match Path::new(path).canonicalize() {
         _ if !path.starts_with('/') => fail!("annotations: {LAYERS}: {path:?}: use absolute paths"),
-        Ok(path) if path.is_dir() => Ok(HostTree {
-            path,
-            readonly: true,
-            recursive: false,
-            follows_mounts: false,
-            is_file: false,
-            mount_points: Vec::new(),
-        }),
-        Ok(_) => fail!("annotations: {LAYERS}: {path} is not a directory"),
+        Ok(path) if path.is_dir() => Ok(HostTree { recursive: false, ..HostTree::directory(path, true) }),
+        Ok(_) => images::tree(&format!("annotations: {LAYERS}:"), Path::new(path)),
         Err(error) => fail!("annotations: {LAYERS}: {path}: {}", crate::files::reason(&error)),
     };
     let layers = value.split(':').map(tree).collect::<Result<Vec<_>>>()?;
@@ -290,10 +283,11 @@ mod tests {
         let paths = |trees: Vec<HostTree>| trees.into_iter().map(|tree| tree.path).collect::<Vec<_>>();
         let memory = Some(&OverlayChoice::MEMORY);
         assert_eq!(of("/:/proc", memory).map(paths), Ok(vec!["/".into(), "/proc".into()]));
+        assert_eq!(of("/:/proc/version", memory).map(|trees| trees[1].is_file), Ok(true));
         assert!(of("/", None).unwrap_err().contains("--overlay2"));
         let kept = OverlayChoice { commit: true, ..OverlayChoice::MEMORY };
         assert!(of("/", Some(&kept)).unwrap_err().contains("commit"));
-        for bad in ["", "a", "/:", "/nonexistent", "/proc/version"] {
+        for bad in ["", "a", "/:", "/nonexistent", "/dev/null"] {
             assert!(of(bad, memory).is_err(), "{bad}");
         }
         assert!(of(&vec!["/"; MAX_LAYERS + 1].join(":"), memory).unwrap_err().contains("129 layers"));
@@ -302,14 +296,7 @@ mod tests {
 
     #[test]
     fn one_directory_twice_has_two_files() {
-        let tree = HostTree {
-            path: "/t".into(),
-            readonly: true,
-            recursive: true,
-            follows_mounts: false,
-            is_file: false,
-            mount_points: Vec::new(),
-        };
+        let tree = HostTree::directory("/t".into(), true);
         let own = OverlayChoice { medium: Medium::Own, ..OverlayChoice::MEMORY };
         let mut stores = Stores::default();
         let overlays = [0, 1].map(|_| stores.overlay(&own, "id", &tree, true));

@@ -4,7 +4,6 @@
 use crate::namespaces::{Namespace, Namespaces};
 use crate::{Result, fail};
 use oci_spec::runtime::{Linux, LinuxPersonalityDomain, Process, Spec};
-use serde::Deserialize;
 
 /// Longest host or domain name in bytes, as Linux has it.
 const MAX_NAME: usize = 64;
@@ -80,35 +79,6 @@ fn check_linux(linux: &Linux, warnings: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Members of a configuration that the parser passes over.
-#[derive(Default, Deserialize)]
-struct UnparsedMembers {
-    #[serde(default)]
-    mounts: Vec<Mount>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Mount {
-    #[serde(default)]
-    uid_mappings: Vec<serde_json::Value>,
-    #[serde(default)]
-    gid_mappings: Vec<serde_json::Value>,
-}
-
-/// Looks into the text itself.
-pub(crate) fn check_text(text: &str) -> Result<()> {
-    let seen: UnparsedMembers = serde_json::from_str(text).unwrap_or_default();
-    for (index, mount) in seen.mounts.iter().enumerate() {
-        for (field, maps) in [("uidMappings", &mount.uid_mappings), ("gidMappings", &mount.gid_mappings)] {
-            if !maps.is_empty() {
-                fail!("mounts[{index}].{field}: there are no idmapped mounts");
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,8 +112,6 @@ mod tests {
         assert!(error(linux(json!({ "maskedPaths": ["x"] }))).starts_with("linux.maskedPaths"));
         let hook = json!({ "ociVersion": "1.2.0", "hooks": { "poststop": [{ "path": "x" }] } });
         assert!(error(hook).starts_with("hooks.poststop[0].path"));
-        let text = r#"{ "mounts": [{}, { "uidMappings": [{}] }] }"#;
-        assert!(check_text(text).unwrap_err().to_string().starts_with("mounts[1].uidMappings"));
     }
 
     #[test]

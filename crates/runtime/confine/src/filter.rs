@@ -73,6 +73,38 @@ pub const RUST_RUNTIME: &[Rule] = &[
     allow(libc::SYS_restart_syscall, "a timed call continued after a stop signal"),
 ];
 
+/// What a process with threads needs beside.
+pub const THREADS: &[Rule] = &[
+    allow_when(
+        libc::SYS_clone,
+        &[&[Arg::Bits(0, CLONE_THREAD, CLONE_THREAD), Arg::Bits(0, NEW_NAMESPACES, 0)]],
+        "threads, never processes or namespaces",
+    ),
+    allow(libc::SYS_exit, "the end of a thread"),
+    allow(libc::SYS_set_robust_list, "a thread's start"),
+    allow(libc::SYS_rseq, "a thread's start"),
+    allow_when(libc::SYS_prctl, &[&[Arg::Is(0, libc::PR_SET_NAME as u32)]], "a thread's name"),
+    allow_when(libc::SYS_prctl, &[&[Arg::Is(0, PR_GET_AUXV)]], "rustix learns the page size"),
+    allow(libc::SYS_sched_getaffinity, "the number of processors; a thread's stack bounds"),
+];
+
+const CLONE_THREAD: u64 = (libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM) as u64;
+
+const NEW_NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP) as u64;
+
+const PR_GET_AUXV: u32 = 0x4155_5856;
+
 /// Calls that fail with ENOSYS, as on a kernel without them: the C library then uses what a filter can judge.
 /// clone3(2) keeps its flags in memory, where no filter can look.
 const ABSENT: &[libc::c_long] = &[libc::SYS_clone3];
@@ -81,6 +113,11 @@ const EXEC: u64 = libc::PROT_EXEC as u64;
 
 /// Compiles tables into one filter. Rules for one call add up; an unconditional one allows it altogether.
 pub fn compile(tables: &[&[Rule]]) -> io::Result<Vec<SockFilter>> {
+    compile_without(tables, &[])
+}
+
+/// The same; the calls of `absent`, which no rule allows, fail with ENOSYS, for what libraries try by themselves.
+pub fn compile_without(tables: &[&[Rule]], absent: &[libc::c_long]) -> io::Result<Vec<SockFilter>> {
     let mut rules = Rules { default: RET_KILL_PROCESS, ..Rules::default() };
     for rule in tables.iter().copied().flatten() {
         let nr = rule.call as u32;
@@ -92,7 +129,7 @@ pub fn compile(tables: &[&[Rule]]) -> io::Result<Vec<SockFilter>> {
             add(all.iter().map(condition).collect());
         }
     }
-    for &call in ABSENT {
+    for &call in ABSENT.iter().chain(absent) {
         let value = RET_ERRNO | libc::ENOSYS as u32;
         rules.rules.push(Compiled { nr: call as u32, conditions: Vec::new(), value });
     }
@@ -165,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_rule_has_a_reason() {
-        assert!(RUST_RUNTIME.iter().all(|rule| !rule.why.is_empty()));
-        compile(&[RUST_RUNTIME]).unwrap();
+        assert!(RUST_RUNTIME.iter().chain(THREADS).all(|rule| !rule.why.is_empty()));
+        compile(&[RUST_RUNTIME, THREADS]).unwrap();
     }
 }

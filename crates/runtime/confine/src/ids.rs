@@ -1,6 +1,9 @@
 //! User and group maps of a new user namespace, written by its parent.
 
-use std::{fs, io};
+use hostsys::spawn::{Groups, Namespaces, Program, spawn};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Which users exist in a new user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,33 @@ pub fn write_maps(pid: i32, mapping: Mapping) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A user namespace with these maps, of ranges of (first inside, first outside, count). No process is in it.
+pub fn namespace(uids: &[(u32, u32, u32)], gids: &[(u32, u32, u32)]) -> io::Result<OwnedFd> {
+    // A process makes it, and ends without having run anything.
+    let null = File::open("/dev/null")?;
+    let groups = Groups::default();
+    let program = Program {
+        exe: null.as_fd(),
+        args: &[],
+        env: &[],
+        fds: &[],
+        namespaces: Namespaces::USER,
+        groups: &groups,
+    };
+    let mut made = None;
+    let spawned = spawn(&program, |pid, _| {
+        fs::write(format!("/proc/{pid}/uid_map"), lines(uids))?;
+        fs::write(format!("/proc/{pid}/gid_map"), lines(gids))?;
+        made = Some(File::open(format!("/proc/{pid}/ns/user"))?);
+        Err(io::ErrorKind::Interrupted.into())
+    });
+    match (made, spawned) {
+        (Some(made), _) => Ok(made.into()),
+        (None, Err(error)) => Err(error),
+        (None, Ok(_)) => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// Every range that exists in `map` (as /proc/self/uid_map shows it), under its own numbers.

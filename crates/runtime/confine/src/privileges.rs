@@ -7,6 +7,14 @@ use rustix::thread::{
 };
 use std::io;
 
+/// What the process keeps that makes calls on the files of a container: the kernel inside decides about access, and gives files
+/// to any user. docs/security.md argues each.
+pub const FOR_FILES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID);
+
 /// Empties the bounding set, so that no exec gives a capability back, and says so with no_new_privs.
 /// What the process has now it keeps; what it starts gets no more than that.
 pub fn bound() -> io::Result<()> {

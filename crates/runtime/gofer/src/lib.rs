@@ -9,7 +9,10 @@
 
 #![forbid(unsafe_code)]
 
+mod files;
 mod filter;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod places;
 mod sockets;
 mod tree;
@@ -17,20 +20,41 @@ mod tree;
 use bundle::HostTree;
 use channel::{Channel, MAX_FDS};
 use confine::privileges;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::thread::CapabilitySet;
+use confine::root::private_tmpfs;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use serde::{Deserialize, Serialize};
+use spec::HostUds;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Descriptors that there is room for from the start where files are served.
+const DESCRIPTORS: u32 = 8192;
 
 /// What is sent to a gofer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     trees: Vec<HostTree>,
-    /// It is to connect to Unix sockets in them, too.
-    sockets: bool,
+    /// What it is to do for the sandbox later.
+    wanted: Wanted,
     /// Copies of the trees' mounts follow, in their order.
     cloned: bool,
+}
+
+/// What a gofer does for a sandbox beside building its trees.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Wanted {
+    /// With Unix sockets in the trees.
+    pub sockets: HostUds,
+    /// It serves the trees' files by the protocol `fileproto`. Otherwise the sandbox gets the directories themselves.
+    pub files: Option<Files>,
+}
+
+/// How files are served.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Files {
+    /// FIFOs are opened for reading and writing.
+    pub fifos: bool,
 }
 
 /// Some of the copies that were announced; more follow unless `last`.
@@ -67,31 +91,37 @@ pub fn detach(channel: &Channel) -> io::Result<()> {
     }
 }
 
-/// Asks the gofer at the other end for descriptors of `trees`, in their order. With `sockets` the last one is a socket on
-/// which the gofer connects to Unix sockets in the trees (`netproto::unix`). A gofer with `other_users` than the caller
-/// may not be able to reach the trees; it gets them from the caller if that one may copy mounts.
+/// Asks the gofer at the other end for descriptors of `trees`, in their order. Where it serves their files, each is a channel of
+/// its protocol (`fileproto`), and one more leads to an empty tree in memory. Where it is to do something with Unix sockets in the
+/// trees, one more is the socket for that (`netproto::unix`). A gofer with `other_users` than the caller
+/// may not be able to reach the trees; it gets them from the caller if that one may copy mounts. Of mounts that map owners it
+/// always gets the caller's copies.
 pub fn request(
     channel: &Channel,
     trees: &[HostTree],
-    sockets: bool,
+    wanted: Wanted,
     other_users: bool,
 ) -> io::Result<Vec<OwnedFd>> {
-    let clones = if other_users { tree::clone_all(trees).ok() } else { None };
-    channel.send(&Request { trees: trees.to_vec(), sockets, cloned: clones.is_some() }, &[])?;
+    let clones = match trees.iter().any(|tree| tree.id_map.is_some()) {
+        true => Some(tree::clone_all(trees)?),
+        false if other_users => tree::clone_all(trees).ok(),
+        false => None,
+    };
+    channel.send(&Request { trees: trees.to_vec(), wanted, cloned: clones.is_some() }, &[])?;
     if let Some(clones) = &clones {
         let clones: Vec<_> = clones.iter().map(AsFd::as_fd).collect();
         send_all(channel, &clones, |last| Clones { last })?;
     }
-    let wanted = trees.len() + usize::from(sockets);
+    let expected = trees.len() + usize::from(wanted.files.is_some()) + usize::from(wanted.sockets.any());
     let mut fds = Vec::new();
     loop {
         match channel.recv()? {
             Some((Reply::Trees { last }, batch)) => {
                 fds.extend(batch);
-                if last && fds.len() == wanted {
+                if last && fds.len() == expected {
                     return Ok(fds);
                 }
-                if last || fds.len() > wanted {
+                if last || fds.len() > expected {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "wrong number of descriptors"));
                 }
             }
@@ -109,29 +139,33 @@ pub fn request(
 pub fn serve(channel: &Channel) -> io::Result<()> {
     privileges::die_with_parent()?;
     rustix::process::setsid().ok();
-    let Some((Request { trees, sockets, cloned }, _)) = channel.recv()? else { return Ok(()) };
+    let Some((Request { trees, wanted, cloned }, _)) = channel.recv()? else { return Ok(()) };
     let clones = if cloned { Some(receive_clones(channel)?) } else { None };
     let fds = match tree::build(&trees, clones) {
         Ok(fds) => fds,
         Err(error) => return channel.send(&Reply::Failed(error), &[]),
     };
+    let sockets = wanted.sockets;
     let (theirs, ours) =
-        if sockets { sockets::pair().map(|(a, b)| (Some(a), Some(b)))? } else { (None, None) };
-    confine(sockets)?;
-    let all: Vec<_> = fds.iter().chain(&theirs).map(AsFd::as_fd).collect();
+        if sockets.any() { sockets::pair().map(|(a, b)| (Some(a), Some(b)))? } else { (None, None) };
+    let (mut served, ends) = serve_files(&trees, &fds, wanted.files)?;
+    confine(wanted)?;
+    let given = if ends.is_empty() { &fds } else { &ends };
+    let all: Vec<_> = given.iter().chain(&theirs).map(AsFd::as_fd).collect();
     send_all(channel, &all, |last| Reply::Trees { last })?;
-    drop(theirs);
+    drop((theirs, ends));
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     // The descriptors stay open: with them the mounts stay in this namespace for as long as the container lives.
     let mut ours = ours;
     loop {
-        if let Some(end) = &ours {
-            let mut waits = [PollFd::new(channel, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-            rustix::io::retry_on_intr(|| poll(&mut waits, None))?;
-            if !waits[1].revents().is_empty() {
+        if ours.is_some() || wanted.files.is_some() {
+            let ends: Vec<_> =
+                std::iter::once(channel.as_fd()).chain(ours.as_ref().map(AsFd::as_fd)).collect();
+            let ready = served.run(&ends)?;
+            if let Some(end) = ours.as_ref().filter(|_| ready.get(1) == Some(&true)) {
                 // A sentry that is gone, or talks nonsense to a socket, gets no more of them.
-                if !sockets::serve(end, &fds).unwrap_or(false) {
+                if !sockets::serve(end, &fds, sockets).unwrap_or(false) {
                     ours = None;
                 }
                 continue;
@@ -173,14 +207,48 @@ fn receive_clones(channel: &Channel) -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-fn confine(sockets: bool) -> io::Result<()> {
-    privileges::keep_only(CapabilitySet::empty())?;
+/// The connections by which files are served, and the sandbox's ends of them.
+fn serve_files(
+    trees: &[HostTree],
+    fds: &[OwnedFd],
+    how: Option<Files>,
+) -> io::Result<(files::Files, Vec<OwnedFd>)> {
+    let (mut served, mut ends) = (files::Files::default(), Vec::new());
+    let Some(Files { fifos }) = how else { return Ok((served, ends)) };
+    let most = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
+    if let Some(any) = fds.first() {
+        // As many directories as a sandbox keeps.
+        hostsys::process::reserve_descriptors(any.as_fd(), DESCRIPTORS);
+    }
+    for (tree, fd) in trees.iter().zip(fds) {
+        ends.push(served.start(fd, files::Options { fifos, readonly: tree.readonly })?);
+    }
+    ends.push(served.start(&private_tmpfs()?, files::Options::default())?);
+    Ok((served, ends))
+}
+
+fn confine(Wanted { sockets, files }: Wanted) -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    let name = if sockets.create { CapabilitySet::DAC_OVERRIDE } else { none };
+    let kept = if files.is_some() { privileges::FOR_FILES } else { name };
+    privileges::keep_only(kept)?;
+    // They take effect for the calls that need them alone: names of sockets, and the threads that serve files.
+    set_capabilities(None, CapabilitySets { effective: none, permitted: kept, inheritable: none })?;
+    // A name is for no other program before the kernel inside has given it its mode.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777));
     privileges::undumpable()?;
     // Dropping capabilities does not undo this, but a change of credentials might have: once more.
     privileges::die_with_parent()?;
     let mut tables = vec![confine::filter::RUST_RUNTIME, filter::RULES];
-    if sockets {
+    if sockets.any() {
         tables.push(sockets::RULES);
+    }
+    if sockets.create {
+        tables.push(sockets::NAMING);
+    }
+    if files.is_some() {
+        tables.extend([confine::filter::THREADS, files::RULES, files::CHANGES]);
     }
     confine::filter::install(&confine::filter::compile(&tables)?)
 }

@@ -1,21 +1,24 @@
-//! Connections to Unix sockets of the host, for a sentry that may make none (`--host-uds=open`).
+//! Unix sockets of the host, for a sentry that may make none (`--host-uds`): connections, and sockets with a name.
 //!
 //! A request names one of the container's trees and a path below it. The directory is opened without following links or
 //! leaving the tree, and becomes the working directory; the socket is then one name in it. The mounts of the trees
-//! follow no link. The gofer makes a socket of the host and nothing else, and connects it before the sentry gets it.
+//! follow no link. The gofer makes a socket of the host and nothing else, and connects it or gives it its name before the
+//! sentry gets it.
 
 use confine::filter::{Arg, Rule, allow, allow_when};
 use hostsys::{net, one_fd};
-use netproto::unix::{Connect, Connected, MAX_CONNECT};
+use netproto::unix::{Act, MAX_REQUEST, Reply, Request};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use spec::HostUds;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 const UNIX: Arg = Arg::Is(0, libc::AF_UNIX as u32);
 const FLAGS: u32 = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u32;
 
-/// What this asks of the host beside the gofer's other rules.
+/// What connections ask of the host beside the gofer's other rules.
 pub(crate) const RULES: &[Rule] = &[
     allow(libc::SYS_poll, "waiting for requests"),
     allow(libc::SYS_ppoll, "waiting for requests"),
@@ -40,28 +43,46 @@ pub(crate) const RULES: &[Rule] = &[
     ),
 ];
 
+/// The same for names.
+pub(crate) const NAMING: &[Rule] = &[
+    allow(libc::SYS_bind, "a name below the container's directories"),
+    allow(libc::SYS_capget, "the capability for a name, which takes effect for that call alone"),
+    allow(libc::SYS_capset, "the capability for a name, which takes effect for that call alone"),
+];
+
+/// Runs `call` with CAP_DAC_OVERRIDE in effect, as far as it is permitted.
+fn with_override<T>(call: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
+    let usual = capabilities(None).map_err(Errno::raw_os_error)?;
+    let more = usual.effective | (usual.permitted & CapabilitySet::DAC_OVERRIDE);
+    let set = |sets| set_capabilities(None, sets).map_err(Errno::raw_os_error);
+    set(CapabilitySets { effective: more, ..usual })?;
+    let done = call();
+    set(usual)?;
+    done
+}
+
 /// The sentry's end of a new pair, and the gofer's.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Serves one request; false when there are no more.
-pub(crate) fn serve(end: &OwnedFd, trees: &[OwnedFd]) -> io::Result<bool> {
-    let mut bytes = [0; MAX_CONNECT + 1];
+pub(crate) fn serve(end: &OwnedFd, trees: &[OwnedFd], allowed: HostUds) -> io::Result<bool> {
+    let mut bytes = [0; MAX_REQUEST + 1];
     let length = match recv(end, &mut bytes[..], RecvFlags::empty()) {
         Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(false),
         Ok((length, _)) => length.min(bytes.len()),
         Err(Errno::INTR) => return Ok(true),
         Err(error) => return Err(error.into()),
     };
-    let request = Connect::decode(bytes.get(..length).unwrap_or_default());
-    let connected = match request {
-        Some(request) => connect(trees, &request),
+    let request = Request::decode(bytes.get(..length).unwrap_or_default());
+    let made = match request {
+        Some(request) => make(trees, &request, allowed),
         None => Err(libc::EINVAL),
     };
-    let (reply, fd) = match connected {
-        Ok((fd, owner)) => (Connected { errno: 0, owner }, Some(fd)),
-        Err(errno) => (Connected { errno, ..Connected::default() }, None),
+    let (reply, fd) = match made {
+        Ok((fd, owner)) => (Reply { errno: 0, owner }, Some(fd)),
+        Err(errno) => (Reply { errno, ..Reply::default() }, None),
     };
     match one_fd::send(end, &reply.encode(), fd.as_ref().map(AsFd::as_fd)) {
         Ok(()) => Ok(true),
@@ -70,8 +91,25 @@ pub(crate) fn serve(end: &OwnedFd, trees: &[OwnedFd]) -> io::Result<bool> {
     }
 }
 
-fn connect(trees: &[OwnedFd], request: &Connect<'_>) -> Result<(OwnedFd, (u32, u32)), i32> {
+/// A socket, and the users of the other side if there is one.
+fn make(trees: &[OwnedFd], request: &Request<'_>, allowed: HostUds) -> Result<(OwnedFd, (u32, u32)), i32> {
+    let may = match request.act {
+        Act::Connect => allowed.open,
+        Act::Bind => allowed.create,
+    };
+    if !may {
+        return Err(libc::EPERM);
+    }
     let tree = usize::try_from(request.tree).ok().and_then(|n| trees.get(n)).ok_or(libc::EINVAL)?;
+    match request.act {
+        Act::Connect => at(tree, request),
+        // The kernel inside has decided whether its program may make the name.
+        Act::Bind => with_override(|| at(tree, request)),
+    }
+}
+
+/// The socket in its directory.
+fn at(tree: &OwnedFd, request: &Request<'_>) -> Result<(OwnedFd, (u32, u32)), i32> {
     let (name, opened);
     let dir = match request.path.iter().rposition(|c| *c == b'/') {
         Some(at) => {
@@ -91,15 +129,23 @@ fn connect(trees: &[OwnedFd], request: &Connect<'_>) -> Result<(OwnedFd, (u32, u
         return Err(libc::ENAMETOOLONG);
     }
     let socket = net::socket(libc::AF_UNIX, request.kind, 0).map_err(|e| e.raw())?;
-    net::connect(&socket, &address).map_err(|e| e.raw())?;
-    let owner = net::peer_owner(&socket).map_err(|e| e.raw())?;
-    Ok((socket, owner))
+    match request.act {
+        Act::Connect => {
+            net::connect(&socket, &address).map_err(|e| e.raw())?;
+            let owner = net::peer_owner(&socket).map_err(|e| e.raw())?;
+            Ok((socket, owner))
+        }
+        Act::Bind => {
+            net::bind(&socket, &address).map_err(|e| e.raw())?;
+            Ok((socket, (0, 0)))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netproto::unix::CONNECTED;
+    use netproto::unix::REPLY;
     use std::os::unix::net::UnixListener;
 
     /// In a process's own working directory: one test, so that no other depends on it.
@@ -112,14 +158,16 @@ mod tests {
         std::fs::write(dir.join("file"), "").unwrap();
         let trees = [OwnedFd::from(std::fs::File::open(&dir).unwrap())];
         let (ours, theirs) = pair().unwrap();
-        let ask = |tree, path: &[u8]| {
-            let request = Connect { tree, kind: libc::SOCK_STREAM, path };
+        let all = HostUds { open: true, create: true };
+        let act = |act, allowed, tree, path: &[u8]| {
+            let request = Request { act, tree, kind: libc::SOCK_STREAM, path };
             rustix::net::send(&ours, &request.encode(), rustix::net::SendFlags::empty()).unwrap();
-            assert!(serve(&theirs, &trees).unwrap());
-            let mut bytes = [0; CONNECTED];
+            assert!(serve(&theirs, &trees, allowed).unwrap());
+            let mut bytes = [0; REPLY];
             let (length, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
-            Connected::decode(&bytes[..length]).unwrap().errno
+            Reply::decode(&bytes[..length]).unwrap().errno
         };
+        let ask = |tree, path: &[u8]| act(Act::Connect, all, tree, path);
         assert_eq!(ask(0, b"below/s"), 0);
         assert_eq!(ask(0, b"below/t"), libc::ENOENT);
         assert_eq!(ask(0, b"file"), libc::ECONNREFUSED);
@@ -127,8 +175,20 @@ mod tests {
         assert_eq!(ask(0, b"../s"), libc::EINVAL);
         assert_eq!(ask(1, b"below/s"), libc::EINVAL);
         assert_eq!(ask(0, &[b'n'; 108]), libc::ENAMETOOLONG);
+        let bind = |path: &[u8]| act(Act::Bind, all, 0, path);
+        assert_eq!(
+            (bind(b"below/new"), bind(b"below/new"), bind(b"file")),
+            (0, libc::EADDRINUSE, libc::EADDRINUSE)
+        );
+        assert_eq!(
+            (bind(b"none/new"), bind(b"link/new"), bind(b"../new")),
+            (libc::ENOENT, libc::ENOTDIR, libc::EINVAL)
+        );
+        let only = |open| HostUds { open, create: !open };
+        assert_eq!(act(Act::Bind, only(true), 0, b"below/more"), libc::EPERM);
+        assert_eq!(act(Act::Connect, only(false), 0, b"below/s"), libc::EPERM);
         drop(ours);
-        assert!(!serve(&theirs, &trees).unwrap());
+        assert!(!serve(&theirs, &trees, all).unwrap());
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -5,10 +5,11 @@
 //! to a device node or lets a link be followed, whatever it did on the host.
 
 use crate::places::make_places;
-use bundle::HostTree;
+use bundle::{HostTree, IdMapped, IdRange};
 use confine::hidden::{hidden_below, hide, prepare};
+use confine::ids::namespace;
 use confine::root::{Stage, reference};
-use hostsys::mounts::{MountAttrs, make_private, make_slave, set_attributes};
+use hostsys::mounts::{MountAttrs, make_private, make_slave, map_ids, set_attributes};
 use mountinfo::Mount;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
@@ -51,12 +52,37 @@ pub(crate) fn build(trees: &[HostTree], clones: Option<Vec<OwnedFd>>) -> Result<
 
 /// Copies for a gofer that may not be able to reach the trees. Nothing that happens in them appears on the host.
 pub(crate) fn clone_all(trees: &[HostTree]) -> std::io::Result<Vec<OwnedFd>> {
-    let one = |tree| {
-        let mount = clone(tree)?;
+    let one = |tree: &HostTree| {
+        let mount = clone(tree).map_err(|error| of_tree(tree, &error))?;
+        if let Some(mapped) = &tree.id_map {
+            map_owners(mount.as_fd(), mapped).map_err(|error| of_tree(tree, &error))?;
+        }
         make_slave(mount.as_fd())?;
         Ok(mount)
     };
     trees.iter().map(one).collect()
+}
+
+fn of_tree(tree: &HostTree, error: &std::io::Error) -> std::io::Error {
+    std::io::Error::other(format!("{}: {error}", tree.path.display()))
+}
+
+/// Has a copy map the owners of its files.
+fn map_owners(mount: BorrowedFd<'_>, mapped: &IdMapped) -> std::io::Result<()> {
+    let ranges = |list: &[IdRange]| -> Vec<_> {
+        list.iter().map(|range| (range.inside, range.outside, range.count)).collect()
+    };
+    let told = |text: String| std::io::Error::other(text);
+    let ids = namespace(&ranges(&mapped.maps.uids), &ranges(&mapped.maps.gids)).map_err(|error| {
+        told(format!("idmap: a user namespace with the mappings cannot be made: {error}"))
+    })?;
+    map_ids(mount, ids.as_fd(), mapped.recursive).map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => told("idmap: a file system there does not support idmapped mounts".into()),
+        Some(libc::EPERM) => {
+            told("idmap: only root may map owners, and not of a mount that maps them already".into())
+        }
+        _ => told(format!("idmap: {error}")),
+    })
 }
 
 /// A detached copy of the mount at the tree's path.

@@ -15,6 +15,9 @@ use channel::Channel;
 use confine::{privileges, root};
 use hostsys::fanotify::Group;
 use hostsys::signals::SignalFd;
+use hosttree::DirectoryRef;
+use hosttree::direct::Direct;
+use hosttree::remote::{Remote, Trust};
 use platform::Platform;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -22,17 +25,9 @@ use rustix::thread::CapabilitySet;
 use sentry::{HostSide, Running};
 use spec::{PlatformName, SandboxSpec, StartError, StartErrorKind};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What direct access to the container's files takes: to act as any of the container's users.
-/// docs/security.md argues each.
-pub const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
-    .union(CapabilitySet::DAC_OVERRIDE)
-    .union(CapabilitySet::DAC_READ_SEARCH)
-    .union(CapabilitySet::FOWNER)
-    .union(CapabilitySet::FSETID);
 
 /// Descriptors that there is room for from the start: as many as are cached, and those of a program with many open files.
 const DESCRIPTORS: u32 = 8192;
@@ -65,9 +60,10 @@ pub fn run(channel: OwnedFd, figures: OwnedFd, crash: OwnedFd, build: Option<&st
     {
         log::warn!("oomScoreAdj {} cannot be set: {error}", spec.process.oom_score_adj);
     }
-    let backing = root::private_tmpfs()?;
-    let weighed = backing.try_clone()?;
-    let backing_number = backing.as_raw_fd();
+    let (backing, backing_number, weighed) = match memory_files(&spec, &fds) {
+        Ok(backing) => backing,
+        Err(error) => return failed(&channel, other(format!("files in memory: {error}"))),
+    };
     let memory = tmpfs::MemFiles::new(Some(backing));
     let prepared = match PreparedPlatform::new(spec.platform, &maps) {
         Ok(prepared) => prepared,
@@ -79,7 +75,7 @@ pub fn run(channel: OwnedFd, figures: OwnedFd, crash: OwnedFd, build: Option<&st
     };
     // Made here, where there may be sockets. Containers that join later have theirs made when it is needed.
     let watcher = filter::shares(&spec).then(Group::new).and_then(Result::ok);
-    privileges::keep_only(CAPABILITIES)?;
+    privileges::keep_only(if spec.through_gofer { CapabilitySet::empty() } else { privileges::FOR_FILES })?;
     privileges::undumpable()?;
     filter::install(&filter::FilterNeeds::of(&spec, listener.is_some(), channel.as_fd(), backing_number))?;
     let platform = match prepared.start() {
@@ -131,6 +127,21 @@ pub fn run(channel: OwnedFd, figures: OwnedFd, crash: OwnedFd, build: Option<&st
 fn failed(channel: &Channel, error: StartError) -> io::Result<i32> {
     let _ = channel.send(&Event::Failed(error.clone()), &[]);
     Ok(error.exit_status())
+}
+
+/// Where files in memory get their names, its number if this process opens and removes them by itself, and another descriptor of
+/// the same directory.
+fn memory_files(spec: &SandboxSpec, fds: &[OwnedFd]) -> io::Result<(DirectoryRef, RawFd, OwnedFd)> {
+    let Some(index) = spec.memory_tree else {
+        let made = root::private_tmpfs()?;
+        let (number, weighed) = (made.as_raw_fd(), made.try_clone()?);
+        return Ok((Direct::at(made), number, weighed));
+    };
+    let channel = fds.get(index).ok_or(io::ErrorKind::NotFound)?.try_clone()?;
+    let raw = |e: abi::Errno| io::Error::from_raw_os_error(e.raw());
+    let tree = Remote::attach(channel, Trust::Own, "files in memory").map_err(raw)?;
+    let itself = tree.open_self().map_err(raw)?;
+    Ok((tree, itself.as_raw_fd(), itself))
 }
 
 /// Gives free memory and unused mappings of files back from time to time. The thread sleeps in between for as long as nothing was freed.

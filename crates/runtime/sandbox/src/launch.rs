@@ -9,7 +9,7 @@ use channel::{Channel, MAX_FDS};
 use confine::ids::{Mapping, write_maps};
 use hostsys::spawn::{Child, Groups, Namespaces, Program, spawn};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open, openat};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, socketpair};
 use rustix::process::{
     Resource, Signal, WaitId, WaitIdOptions, WaitIdStatus, getrlimit, pidfd_send_signal, waitid,
 };
@@ -20,6 +20,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use writeback::{Proof, Repair};
 
@@ -159,10 +160,16 @@ impl Sandbox {
         }
         let spec = sealed(&serde_json::to_vec(&prepared.spec)?)?;
         let Some(to_gofer) = &self.gofer.channel else { return Err(io::ErrorKind::NotConnected.into()) };
-        let (sockets, other_users) = (prepared.spec.socket_gofer.is_some(), prepared.id_maps.is_some());
-        let trees = gofer::request(to_gofer, &prepared.trees, sockets, other_users)?;
+        let fifos = prepared.spec.mounts.iter().any(|mount| mount.host_fifos);
+        let wanted = gofer::Wanted {
+            sockets: prepared.spec.host_uds,
+            files: prepared.spec.through_gofer.then_some(gofer::Files { fifos }),
+        };
+        let trees = gofer::request(to_gofer, &prepared.trees, wanted, prepared.id_maps.is_some())?;
         let mut fds = vec![spec.as_fd()];
         fds.extend(trees.iter().map(AsFd::as_fd));
+        let gofers = prepared.gofers.iter().map(connect).collect::<io::Result<Vec<_>>>()?;
+        fds.extend(gofers.iter().map(AsFd::as_fd));
         match &files.console {
             Some(console) => fds.push(console.as_fd()),
             None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
@@ -310,6 +317,28 @@ impl Sandbox {
             _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox ended")),
         }
     }
+}
+
+/// A connection to a gofer of others.
+fn connect(gofer: &bundle::Gofer) -> io::Result<OwnedFd> {
+    let path = gofer.socket.display();
+    let told = |error: rustix::io::Errno| {
+        let hint = match error {
+            rustix::io::Errno::PROTOTYPE => " (it must be of type SOCK_SEQPACKET)",
+            rustix::io::Errno::CONNREFUSED => " (no process listens on it)",
+            _ => "",
+        };
+        io::Error::new(io::Error::from(error).kind(), format!("--gofer=unix:{path}: {error}{hint}"))
+    };
+    let is_socket = std::fs::metadata(&gofer.socket).map_or(true, |found| found.file_type().is_socket());
+    if !is_socket {
+        return Err(io::Error::other(format!("--gofer=unix:{path}: it is no socket")));
+    }
+    let address = SocketAddrUnix::new(&gofer.socket).map_err(told)?;
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(told)?;
+    rustix::net::connect(&socket, &address).map_err(told)?;
+    Ok(socket)
 }
 
 /// The arguments for a role's process, which say nothing about the container: the role, and the form of the log unless that is

@@ -51,11 +51,19 @@ impl View {
     pub(crate) fn of(prepared: &Prepared) -> Option<Self> {
         let host = |tree: &HostTree, readonly: bool| ViewMount::Host {
             path: tree.path.clone(),
-            readonly: tree.readonly || readonly,
+            // A file made here would have an owner that is not mapped.
+            readonly: tree.readonly || readonly || tree.id_map.is_some(),
         };
         let root = &prepared.spec.root;
+        if prepared.spec.images.contains(&root.fd) {
+            return None;
+        }
         let mounts = prepared.spec.mounts.iter().map(|mount| {
-            let tree = mount.source_fd.and_then(|index| prepared.trees.get(index));
+            // An image is a file there.
+            let tree = mount
+                .source_fd
+                .filter(|_| mount.fstype == "bind")
+                .and_then(|index| prepared.trees.get(index));
             let shown = match tree {
                 Some(tree) => host(tree, mount.readonly),
                 None if mount.fstype == "proc" => ViewMount::Proc,

@@ -3,11 +3,11 @@
 //! The objects are named by their handles ([`super::Handle`]). A group needs no privilege. The host's kernel keeps at most
 //! fs.fanotify.max_queued_events events; then it reports [`Report::Overflow`].
 
-use super::{Handle, INFO_HEADER, INIT_FLAGS, KEY_HEADER, LARGEST, METADATA, handle, word};
+use super::{INFO_HEADER, INIT_FLAGS, KEY_HEADER, LARGEST, METADATA, word};
 use crate::check;
 use abi::{Errno, Result};
 use libc::c_int;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Flags of the group.
 pub const REPORT_FLAGS: u32 = INIT_FLAGS | libc::FAN_REPORT_FID;
@@ -86,29 +86,6 @@ impl Reports {
         Ok(Reports { fd, pid: std::process::id() })
     }
 
-    /// Has events of an object, which is open for reading, reported, besides those that are. EOPNOTSUPP, ENODEV, EXDEV where
-    /// its file system has no handles, ENOSPC when the user has too many marks.
-    pub fn mark(&self, object: impl AsFd, mask: u64) -> Result<()> {
-        self.set(object, libc::FAN_MARK_ADD, mask)
-    }
-
-    /// Has no events of an object reported any more. `mask`: all that there can be of its kind.
-    pub fn unmark(&self, object: impl AsFd, mask: u64) -> Result<()> {
-        self.set(object, libc::FAN_MARK_REMOVE, mask)
-    }
-
-    fn set(&self, object: impl AsFd, flags: u32, mask: u64) -> Result<()> {
-        let raw = object.as_fd().as_raw_fd();
-        // SAFETY: a null path stands for the descriptor itself.
-        let done = unsafe { libc::fanotify_mark(self.fd.as_raw_fd(), flags, mask, raw, std::ptr::null()) };
-        check(done.into()).map(drop)
-    }
-
-    /// What events call an open object.
-    pub fn handle(object: impl AsFd) -> Result<Handle> {
-        handle(object)
-    }
-
     /// Reads what has happened, by way of `buf`, and tells it. True when there may be more.
     pub fn read(&self, buf: &mut Vec<u8>, mut told: impl FnMut(Report<'_>)) -> bool {
         buf.resize(BUFFER, 0);
@@ -172,6 +149,7 @@ fn report(event: &[u8], own: u32) -> Option<Report<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fanotify::{mark, unmark};
     use std::fs;
 
     fn told(group: &Reports) -> Vec<String> {
@@ -194,14 +172,17 @@ mod tests {
     fn reports_say_what_happened_to_what() {
         let dir = std::env::temp_dir().join(format!("reports-{}", std::process::id()));
         fs::create_dir_all(dir.join("other")).unwrap();
-        fs::write(dir.join("f"), "x").unwrap();
+        // Not by this process: one that another test is starting would hold the file open for a moment, and tell its end.
+        let run = |script: &str| {
+            let mut shell = std::process::Command::new("/bin/sh");
+            assert!(shell.args(["-c", script]).current_dir(&dir).status().unwrap().success());
+        };
+        run("echo x >f");
         let group = Reports::new().unwrap();
-        group.mark(fs::File::open(&dir).unwrap(), DIRECTORY_MASK).unwrap();
+        mark(&group, fs::File::open(&dir).unwrap(), DIRECTORY_MASK).unwrap();
         let file = fs::File::open(dir.join("f")).unwrap();
-        group.mark(&file, OBJECT_MASK).unwrap();
-        let script = "echo y >>f; mv f g; mv g other; mkdir d";
-        let mut shell = std::process::Command::new("/bin/sh");
-        assert!(shell.args(["-c", script]).current_dir(&dir).status().unwrap().success());
+        mark(&group, &file, OBJECT_MASK).unwrap();
+        run("echo y >>f; mv f g; mv g other; mkdir d");
         fs::write(dir.join("other/g"), "mine").unwrap();
         assert_eq!(
             told(&group),
@@ -215,7 +196,7 @@ mod tests {
                 "a true g true"
             ]
         );
-        group.unmark(&file, OBJECT_MASK).unwrap();
+        unmark(&group, &file, OBJECT_MASK).unwrap();
         fs::write(dir.join("other/g"), "again").unwrap();
         assert!(told(&group).is_empty());
         fs::remove_dir_all(&dir).unwrap();

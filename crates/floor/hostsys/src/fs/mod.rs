@@ -19,6 +19,7 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use rustix::fs as rfs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) fn err(e: rustix::io::Errno) -> Errno {
     Errno::from_raw(e.raw_os_error())
@@ -99,17 +100,65 @@ const IDENTITY: rfs::StatxFlags = rfs::StatxFlags::TYPE
 
 /// As [`stat`], without the times of changes of content and attributes, which may be zeros.
 pub fn identity(fd: impl AsFd) -> Result<Attr> {
-    rfs::statx(fd, c"", rfs::AtFlags::EMPTY_PATH, IDENTITY).map(|s| to_attr(&s)).map_err(err)
+    attributes(fd, IDENTITY)
 }
 
-/// Attributes of an open file.
+/// Attributes of an open file. A process that may not call statx(2) does not learn when the file was made.
 pub fn stat(fd: impl AsFd) -> Result<Attr> {
-    rfs::statx(fd, c"", rfs::AtFlags::EMPTY_PATH, STATX).map(|s| to_attr(&s)).map_err(err)
+    attributes(fd, STATX)
+}
+
+/// statx(2) fails with ENOSYS here, as a seccomp filter has it fail that allows no call with a path.
+static NO_STATX: AtomicBool = AtomicBool::new(false);
+
+fn attributes(fd: impl AsFd, wanted: rfs::StatxFlags) -> Result<Attr> {
+    if !NO_STATX.load(Ordering::Relaxed) {
+        match rfs::statx(&fd, c"", rfs::AtFlags::EMPTY_PATH, wanted) {
+            Err(rustix::io::Errno::NOSYS) => NO_STATX.store(true, Ordering::Relaxed),
+            done => return done.map(|s| to_attr(&s)).map_err(err),
+        }
+    }
+    rfs::fstat(fd).map(|s| from_stat(&s)).map_err(err)
+}
+
+fn from_stat(s: &rfs::Stat) -> Attr {
+    let time = |sec: i64, nsec: u64| Timespec { sec, nsec: nsec as i64 };
+    Attr {
+        dev: s.st_dev,
+        ino: s.st_ino,
+        mode: s.st_mode,
+        nlink: s.st_nlink,
+        uid: s.st_uid,
+        gid: s.st_gid,
+        rdev: s.st_rdev,
+        size: s.st_size as u64,
+        blksize: s.st_blksize as u32,
+        blocks: s.st_blocks as u64,
+        atime: time(s.st_atime, s.st_atime_nsec),
+        mtime: time(s.st_mtime, s.st_mtime_nsec),
+        ctime: time(s.st_ctime, s.st_ctime_nsec),
+        btime: None,
+    }
 }
 
 /// Attributes of `name` in `dir`.
 pub fn stat_at(dir: impl AsFd, name: &[u8]) -> Result<Attr> {
     rfs::statx(dir, component(name)?, rfs::AtFlags::SYMLINK_NOFOLLOW, STATX).map(|s| to_attr(&s)).map_err(err)
+}
+
+/// As [`identity`], with the number of the mount that the file was opened through (Linux 5.8; 0 before).
+pub fn identity_on_mount(fd: impl AsFd) -> Result<(Attr, u64)> {
+    let mask = IDENTITY | rfs::StatxFlags::MNT_ID;
+    let s = rfs::statx(fd, c"", rfs::AtFlags::EMPTY_PATH, mask).map_err(err)?;
+    let told = rfs::StatxFlags::from_bits_retain(s.stx_mask).contains(rfs::StatxFlags::MNT_ID);
+    Ok((to_attr(&s), if told { s.stx_mnt_id } else { 0 }))
+}
+
+/// As [`identity`], of `name` in `dir`.
+pub fn identity_at(dir: impl AsFd, name: &[u8]) -> Result<Attr> {
+    rfs::statx(dir, component(name)?, rfs::AtFlags::SYMLINK_NOFOLLOW, IDENTITY)
+        .map(|s| to_attr(&s))
+        .map_err(err)
 }
 
 /// statx(2) of what `path`, of one or several components, leads to from `dir`; a link in last place is not followed.
@@ -333,20 +382,61 @@ pub fn list(dir: BorrowedFd<'_>) -> Result<Vec<ListEntry>> {
         let e = e.map_err(err)?;
         let name = e.file_name().to_bytes();
         if name != b"." && name != b".." {
-            let kind = match e.file_type() {
-                rfs::FileType::RegularFile => libc::DT_REG,
-                rfs::FileType::Directory => libc::DT_DIR,
-                rfs::FileType::Symlink => libc::DT_LNK,
-                rfs::FileType::Fifo => libc::DT_FIFO,
-                rfs::FileType::Socket => libc::DT_SOCK,
-                rfs::FileType::CharacterDevice => libc::DT_CHR,
-                rfs::FileType::BlockDevice => libc::DT_BLK,
-                _ => libc::DT_UNKNOWN,
-            };
-            out.push(ListEntry { ino: e.ino(), kind, name: name.into() });
+            out.push(ListEntry { ino: e.ino(), kind: kind(e.file_type()), name: name.into() });
         }
     }
     Ok(out)
+}
+
+/// DT_* of a type.
+fn kind(of: rfs::FileType) -> u8 {
+    match of {
+        rfs::FileType::RegularFile => libc::DT_REG,
+        rfs::FileType::Directory => libc::DT_DIR,
+        rfs::FileType::Symlink => libc::DT_LNK,
+        rfs::FileType::Fifo => libc::DT_FIFO,
+        rfs::FileType::Socket => libc::DT_SOCK,
+        rfs::FileType::CharacterDevice => libc::DT_CHR,
+        rfs::FileType::BlockDevice => libc::DT_BLK,
+        _ => libc::DT_UNKNOWN,
+    }
+}
+
+/// One entry of a listing that is read piece by piece.
+#[derive(Clone, Copy, Debug)]
+pub struct SomeEntry<'a> {
+    /// Inode number.
+    pub ino: u64,
+    /// DT_* type.
+    pub kind: u8,
+    /// Name.
+    pub name: &'a [u8],
+    /// The position behind it, for [`seek_list`].
+    pub next: u64,
+}
+
+/// One getdents64(2): entries from the position of an open directory on, as many as fit into `room` bytes of the host's
+/// records. `.` and `..` are among them. False at the end.
+pub fn list_some(dir: BorrowedFd<'_>, room: usize, mut each: impl FnMut(SomeEntry<'_>)) -> Result<bool> {
+    let mut buf = Vec::with_capacity(room);
+    let mut raw = rfs::RawDir::new(dir, buf.spare_capacity_mut());
+    let mut any = false;
+    while let Some(e) = raw.next() {
+        let e = e.map_err(err)?;
+        any = true;
+        let (ino, kind, next) = (e.ino(), kind(e.file_type()), e.next_entry_cookie());
+        each(SomeEntry { ino, kind, name: e.file_name().to_bytes(), next });
+        // With an empty buffer it would ask the host again.
+        if raw.is_buffer_empty() {
+            break;
+        }
+    }
+    Ok(any)
+}
+
+/// Sets the position of an open directory, as [`SomeEntry::next`] has it; 0 is the start.
+pub fn seek_list(dir: impl AsFd, position: u64) -> Result<()> {
+    rfs::seek(dir, rfs::SeekFrom::Start(position)).map(drop).map_err(err)
 }
 
 /// Appends at the end as the host sees it (RWF_APPEND). Returns the count.

@@ -14,6 +14,11 @@ pub fn readlink_at(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>> {
     rfs::readlinkat(dir, component(name)?, Vec::new()).map(|s| s.into_bytes()).map_err(err)
 }
 
+/// readlinkat(2) of the link that an O_PATH descriptor stands for.
+pub fn readlink_place(place: impl AsFd) -> Result<Vec<u8>> {
+    rfs::readlinkat(place, c"", Vec::new()).map(|s| s.into_bytes()).map_err(err)
+}
+
 /// mkdirat(2).
 pub fn mkdir_at(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
     rfs::mkdirat(dir, component(name)?, rfs::Mode::from_raw_mode(mode & 0o7777)).map_err(err)

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// poll(2) of one descriptor without waiting: the events of `mask` that hold, with ERR and HUP.
 pub fn poll_now(fd: impl AsFd, mask: u32) -> u32 {
@@ -18,6 +19,20 @@ pub fn poll_now(fd: impl AsFd, mask: u32) -> u32 {
     match rustix::event::poll(&mut p, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
         Ok(1) => u32::from(p[0].revents().bits()),
         _ => 0,
+    }
+}
+
+/// Waits until one of the events of `mask` holds, or an error or the end; false when that takes longer than `most`.
+pub fn poll_for(fd: impl AsFd, mask: u32, most: Duration) -> bool {
+    let flags = PollFlags::from_bits_retain(mask as u16);
+    let end = Instant::now() + most;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd.as_fd(), flags)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return ready != Ok(0),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use vfs::{Caller, InodeRef, OpenFile};
 /// No paths.
 struct NoPaths;
 impl Names for NoPaths {
-    fn make(&self, _cx: &dyn Caller, _path: &[u8]) -> abi::Result<InodeRef> {
+    fn make(&self, _cx: &dyn Caller, _path: &[u8], _kind: i32) -> abi::Result<InodeRef> {
         Err(Errno::EINVAL)
     }
     fn find(&self, _cx: &dyn Caller, _path: &[u8]) -> abi::Result<InodeRef> {
@@ -90,6 +90,8 @@ fn sockets_of_descriptors_come_back() {
     let a = Bench::new();
     let (server, client) = (a.open(libc::SOCK_STREAM), a.open(libc::SOCK_STREAM));
     a.bind(&server, 8080);
+    let everything: Vec<u8> = [0x06_u16, 0, 0x1000, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    options::set(Bench::ops(&server), &a.cx, libc::SO_ATTACH_FILTER, &everything).unwrap();
     Bench::ops(&server).listen(&a.cx, 5).unwrap();
     a.connect(&client, 8080);
     a.send(Bench::ops(&client), b"question");
@@ -114,6 +116,9 @@ fn sockets_of_descriptors_come_back() {
     restored.go_on(Outside::Reset);
     let [server, client, receiver, sender] = &files;
     let accepted = server.accept().unwrap();
+    for filtered in [&**server, &*accepted] {
+        assert_eq!(options::get(filtered, libc::SO_GET_FILTER).unwrap(), everything);
+    }
     assert_eq!(b.receive(&*accepted).unwrap(), b"question");
     b.send(&*accepted, b"answer");
     assert_eq!(b.receive(&**client).unwrap(), b"answer");

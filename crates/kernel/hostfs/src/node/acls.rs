@@ -10,7 +10,6 @@ use crate::fs::Mode;
 use abi::stat::{S_IFDIR, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use hostsys::fs as host;
 use lock_order::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
@@ -72,7 +71,7 @@ impl Node {
         if !matches!(self.kind, S_IFREG | S_IFDIR) {
             return Ok(None);
         }
-        match host::get_xattr(&*self.handle()?, kind.xattr()) {
+        match self.target(|dir, target| dir.get_xattr(target, kind.xattr())) {
             Ok(value) => Ok(Acl::from_xattr(&value)?.map(Arc::new)),
             Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
             Err(e) => Err(e),
@@ -113,12 +112,15 @@ impl AclInode for Node {
         if self.fs.readonly {
             return Err(Errno::EROFS);
         }
-        let fd = self.handle()?;
         let changing = self.changing();
         let done = match acl {
             // The host sets the mode that goes with it.
-            Some(acl) => host::set_xattr(&*fd, kind.xattr(), &acl.to_xattr(), 0),
-            None => match host::remove_xattr(&*fd, kind.xattr()) {
+            Some(acl) => self.changing_attributes(|| {
+                self.target(|dir, target| dir.set_xattr(target, kind.xattr(), &acl.to_xattr(), 0))
+            }),
+            None => match self
+                .changing_attributes(|| self.target(|dir, target| dir.remove_xattr(target, kind.xattr())))
+            {
                 Err(Errno::ENODATA) => Ok(()),
                 done => done,
             },

@@ -10,24 +10,29 @@
 //! A checkpoint can keep the place of a node, and finds the object there again; an object without a name is lost.
 
 mod acls;
+pub(crate) mod ahead;
 mod names;
+mod prefetch;
 mod standing;
 mod views;
 
 pub(crate) use self::names::{Change, Listings};
+pub(crate) use self::prefetch::Prefetches;
 pub(crate) use self::standing::{ChangeCounts, Quiet};
 pub(crate) use self::views::Views;
 
 use self::acls::Acls;
 use self::names::Names;
+use self::prefetch::Prefetched;
 use self::standing::{Standing, Watching, is_told};
 use self::views::View;
-use crate::fd_cache::FdCache;
 use crate::files::Attached;
 use crate::fs::{HostFs, Mode};
-use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
+use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
+use abi::time::Timespec;
 use abi::{Errno, PATH_MAX, Result};
-use hostsys::fs::{self as host, Access};
+use hostsys::fs::Access;
+use hosttree::DirectoryRef;
 use lock_order::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -39,6 +44,26 @@ use vfs::attach::Attachments;
 pub(crate) struct Place {
     pub parent: Option<Arc<Node>>,
     pub name: Arc<[u8]>,
+}
+
+/// The descriptors of open files: the object stays reachable after its name is gone.
+#[derive(Default)]
+pub(crate) struct Held(Mutex<Vec<Weak<OwnedFd>>>);
+
+impl Held {
+    /// One of them.
+    pub fn get(&self) -> Option<Arc<OwnedFd>> {
+        self.0.lock().iter().rev().find_map(Weak::upgrade)
+    }
+
+    /// There is one more.
+    pub fn add(&self, fd: &Arc<OwnedFd>) {
+        let mut all = self.0.lock();
+        if all.len().is_power_of_two() {
+            all.retain(|known| known.strong_count() != 0);
+        }
+        all.push(Arc::downgrade(fd));
+    }
 }
 
 /// Attributes, and when they are still so.
@@ -69,8 +94,8 @@ pub(crate) struct Node {
     pub(crate) acls: Acls,
     /// Of a directory: its names.
     pub(crate) names: Names,
-    /// A descriptor that some open file holds: the object stays reachable after its name is gone.
-    pub held: Mutex<Weak<OwnedFd>>,
+    prefetched: OnceLock<Box<Prefetched>>,
+    pub held: Held,
     /// Of a file that never had a name: what it was made with.
     pub unnamed: Mutex<Option<Arc<OwnedFd>>>,
     /// Of a symbolic link: where it leads.
@@ -114,7 +139,8 @@ impl Node {
             watch: Watching::of(&attr),
             acls: Acls::default(),
             names: Names::default(),
-            held: Mutex::new(Weak::new()),
+            prefetched: OnceLock::new(),
+            held: Held::default(),
             unnamed: Mutex::default(),
             target: Mutex::default(),
             attachments: OnceLock::new(),
@@ -151,7 +177,7 @@ impl Node {
         n
     }
 
-    /// The node of a regular file that was just made, of which `attr` is the identity ([`host::identity`]); `None`
+    /// The node of a regular file that was just made, of which `attr` is the identity ([`hostsys::fs::identity`]); `None`
     /// when there is a node with its number already: [`Node::found`] knows what to do with it.
     pub fn made(parent: &Arc<Node>, name: &[u8], attr: Attr, before: &ChangeCounts) -> Option<Arc<Node>> {
         let fs = &parent.fs;
@@ -199,14 +225,14 @@ impl Node {
         let name = format!("#{}", attr.ino);
         let node = Node::new(&dir.fs, Some(dir.clone()), name.as_bytes(), attr, None);
         let fd = Arc::new(fd);
-        *node.held.lock() = Arc::downgrade(&fd);
+        node.held.add(&fd);
         *node.unnamed.lock() = Some(fd);
         dir.fs.nodes.write().insert(node.key, Arc::downgrade(&node));
         node
     }
 
     /// It has got its first name.
-    pub fn named(&self, dir: &Arc<Node>, name: &[u8]) {
+    pub fn got_name(&self, dir: &Arc<Node>, name: &[u8]) {
         self.moved(dir, name);
         let old = self.unnamed.lock().take();
         drop(old);
@@ -221,10 +247,6 @@ impl Node {
     /// The descriptor that the file was made with, if it was the last one made.
     pub fn take_made(&self) -> Option<OwnedFd> {
         self.fs.home.made.lock().take_if(|(id, _)| *id == self.id).map(|(_, fd)| fd)
-    }
-
-    fn fds(&self) -> &FdCache {
-        &self.fs.home.fds
     }
 
     /// The directory is open.
@@ -246,6 +268,8 @@ impl Node {
             let new = Place { parent: Some(parent.clone()), name: Arc::from(name) };
             let old = std::mem::replace(&mut *self.place.write(), new);
             drop(old);
+            // What was told of this name does not know of our changes by the other one.
+            parent.name_changed(name);
         }
     }
 
@@ -265,13 +289,16 @@ impl Node {
         let CachedAttr { attr: known, all: stood, .. } = *self.attr.read();
         let standing = standing.filter(|_| is_told(&attr, self.fs.coherence) && !self.watch.is_mapped());
         self.searchable(standing);
+        if self.is_dir() && standing.is_none() && !same_rights(&known, &a) {
+            self.watch.forget_searchable();
+        }
         self.watch.set_other_names(attr.nlink > 1);
         if known == a && (stood == standing || standing.is_none()) {
             return a;
         }
         if self.is_dir() && known.btime != a.btime {
             // Another directory has the number now: what is open is the old one.
-            self.fds().remove(self.id);
+            self.fs.home.dirs.remove(self.id);
         }
         // Both at once: the text of a link is kept only with the attributes that were valid when it was read.
         let mut target = self.target.lock();
@@ -314,13 +341,18 @@ impl Node {
         if let Some(a) = self.still(standing) {
             return Ok(a);
         }
+        if let Some(told) = ahead::itself(self) {
+            return Ok(self.refresh(told, None));
+        }
         // What is learnt by way of a descriptor says nothing of the name, so it cannot be kept.
-        let held = if standing.is_none() { self.held.lock().upgrade() } else { None };
+        let standing = standing.filter(|_| is_told(&self.known(), self.fs.coherence));
+        let held = if standing.is_none() { self.held.get() } else { None };
         let fresh = match (held, self.place()) {
-            (Some(fd), _) => host::stat(&fd)?,
-            (None, None) => host::stat(&self.fs.root_fd)?,
+            (Some(fd), _) => self.attr_open(&fd)?,
+            (None, None) => self.fs.top.attr()?,
             (None, Some((dir, name))) => {
-                let named = dir.dir_fd().and_then(|dir| host::stat_at(&*dir, &name));
+                let told = self.told_at(&dir, &name).map(|(told, _)| told);
+                let named = told.map_or_else(|| dir.dir().and_then(|dir| dir.look(&name)), Ok);
                 match named.and_then(|a| if self.is(&a) { Ok(a) } else { Err(Errno::ESTALE) }) {
                     // One that is in use without a name.
                     Err(Errno::ENOENT | Errno::ESTALE) => return self.nameless(),
@@ -333,10 +365,42 @@ impl Node {
 
     /// Attributes of an object that is in use and has no name.
     fn nameless(&self) -> Result<Attr> {
-        let held = self.held.lock().upgrade();
-        let fd = held.or_else(|| self.fds().get(self.id)).ok_or(Errno::ENOENT)?;
-        let a = host::stat(&*fd).ok().filter(|a| self.is(a)).ok_or(Errno::ENOENT)?;
+        let held = self.held.get();
+        let attr = match (held, self.fs.home.dirs.get(self.id)) {
+            (Some(fd), _) => self.attr_open(&fd),
+            (None, Some(dir)) => dir.attr(),
+            (None, None) => return Err(Errno::ENOENT),
+        };
+        let a = attr.ok().filter(|a| self.is(a)).ok_or(Errno::ENOENT)?;
         Ok(self.refresh(a, None))
+    }
+
+    /// When it was made, as an open file that it is tells; `None` where that is not known.
+    pub fn made_at(&self, file: &OwnedFd) -> Option<Timespec> {
+        let open = || Some(self.fs.top.attr_open(file).ok()?.btime);
+        let named = || {
+            let (dir, name) = self.place()?;
+            dir.dir().ok()?.look(&name).ok().filter(|a| self.is(a))?.btime
+        };
+        open()?.or_else(named)
+    }
+
+    /// Attributes of an open file that this is.
+    pub fn attr_open(&self, file: &OwnedFd) -> Result<Attr> {
+        let attr = self.fs.top.attr_open(file)?;
+        let known = self.known();
+        let nameless = attr.nlink == 0 && known.nlink != 0;
+        if (attr.dev, attr.ino) == self.key && !nameless {
+            return Ok(Attr { btime: attr.btime.or(known.btime), ..attr });
+        }
+        // A gofer of others hands out files with the content of its objects, which have other attributes, or no name.
+        let named = || {
+            let (dir, name) = self.place()?;
+            dir.dir().ok()?.look(&name).ok().filter(|a| self.is(a))
+        };
+        let own = named().unwrap_or(Attr { dev: self.key.0, ino: self.key.1, nlink: 0, ..attr });
+        let Attr { size, blksize, blocks, atime, mtime, ctime, .. } = attr;
+        Ok(Attr { size, blksize, blocks, atime, mtime, ctime, ..own })
     }
 
     /// Takes note of what others have changed, if attributes are kept that depend on it.
@@ -372,13 +436,33 @@ impl Node {
         true
     }
 
+    /// Calls `f` with the place, without a reference.
+    pub fn with_place<R>(&self, f: impl FnOnce(&Place) -> R) -> R {
+        f(&self.place.read())
+    }
+
+    /// What was told ahead of the name does not hold any more.
+    pub fn place_changed(&self) {
+        // Without a gofer nothing is, and this is on the way of every write.
+        if !self.fs.top.is_another_process() {
+            return;
+        }
+        let told = self.with_place(|place| {
+            let parent = place.parent.as_ref().filter(|parent| parent.prefetched.get().is_some())?;
+            Some((parent.clone(), place.name.clone()))
+        });
+        if let Some((parent, name)) = told {
+            parent.name_changed(&name);
+        }
+    }
+
     /// Parent, without a reference.
     pub fn with_parent<R>(&self, f: impl FnOnce(Option<&Arc<Node>>) -> R) -> R {
         f(self.place.read().parent.as_ref())
     }
 
-    /// A descriptor of this directory to start calls from.
-    pub fn dir_fd(&self) -> Result<Arc<OwnedFd>> {
+    /// This directory, to start calls from.
+    pub fn dir(&self) -> Result<DirectoryRef> {
         if !self.is_dir() {
             return Err(Errno::ENOTDIR);
         }
@@ -387,10 +471,10 @@ impl Node {
         let mut at: Option<Arc<Node>> = None;
         let base = loop {
             let n: &Node = at.as_deref().unwrap_or(self);
-            if let Some(fd) = self.fds().get(n.id) {
-                break fd;
+            if let Some(dir) = self.fs.home.dirs.get(n.id) {
+                break dir;
             }
-            let Some((parent, name)) = n.place() else { break self.fs.root_fd.clone() };
+            let Some((parent, name)) = n.place() else { break self.fs.top.clone() };
             names.push(name);
             // Directories that others move while they are looked at may seem to be below each other.
             if names.len() > PATH_MAX / 2 {
@@ -401,7 +485,7 @@ impl Node {
         if names.is_empty() {
             return Ok(base);
         }
-        let mut fd = base;
+        let mut found = (base, None);
         while !names.is_empty() {
             let mut path = Vec::new();
             while let Some(n) = names.last() {
@@ -414,33 +498,83 @@ impl Node {
                 path.extend_from_slice(n);
                 names.pop();
             }
-            fd = Arc::new(host::open_below(&fd, &path)?);
+            let (dir, attr) = found.0.walk(&path).map_err(moved_away)?;
+            found = (dir, Some(attr));
         }
-        if self.fs.mode == Mode::Shared {
-            let a = host::identity(&fd)?;
-            if (a.dev, a.ino) != self.key {
-                return Err(Errno::ESTALE);
-            }
-        }
-        match Arc::try_unwrap(fd) {
-            Ok(fd) => Ok(self.fds().put(self.id, fd)),
-            Err(fd) => Ok(fd),
-        }
+        let (dir, attr) = found;
+        self.check_same(attr.as_ref())?;
+        Ok(self.fs.home.dirs.put(self.id, dir))
+    }
+
+    /// ESTALE for attributes of another object. Those of an exclusive tree do not change.
+    fn check_same(&self, attr: Option<&Attr>) -> Result<()> {
+        let same = attr.is_none_or(|a| self.is(a));
+        if same || self.fs.mode == Mode::Exclusive { Ok(()) } else { Err(Errno::ESTALE) }
     }
 
     /// Opens the object by its name, making sure that it is still the same.
     pub fn open(&self, access: Access) -> Result<OwnedFd> {
-        let Some((dir, name)) = self.place() else {
-            return host::open_self(&self.fs.root_fd);
+        let Some((dir, name)) = self.place() else { return self.fs.top.open_self() };
+        // The name has another object by now.
+        let other = |e| match e {
+            Errno::EISDIR | Errno::ENOTDIR | Errno::ELOOP => Errno::ESTALE,
+            e => e,
         };
-        let fd = host::open_at(&*dir.dir_fd()?, &name, access)?;
-        if self.fs.mode == Mode::Shared {
-            let a = host::identity(&fd)?;
-            if (a.dev, a.ino) != self.key {
-                return Err(Errno::ESTALE);
-            }
-        }
+        let (fd, attr) = dir.dir()?.open(&name, access).map_err(other)?;
+        self.check_same(Some(&attr))?;
         Ok(fd)
+    }
+
+    /// A descriptor of a regular file in a strict tree that tells its attributes.
+    pub fn place_fd(&self) -> Option<Arc<OwnedFd>> {
+        if self.fs.keeps_places() { self.fs.home.places.get(self.id) } else { None }
+    }
+
+    /// A gofer has given such a descriptor.
+    pub fn keep_place(&self, fd: OwnedFd) {
+        self.fs.home.places.put(self.id, &Arc::new(fd));
+    }
+
+    /// Attributes that the kept descriptor tells, or that were asked for together with those of other names, and when they are
+    /// still so; where a path below `top` leads to this object for certain.
+    pub fn told_at(&self, top: &Node, path: &[u8]) -> Option<(Attr, Option<Standing>)> {
+        if !self.fs.top.is_another_process()
+            || !self.fs.is_watched()
+            || !matches!(self.kind, S_IFREG | S_IFLNK)
+        {
+            return None;
+        }
+        self.fs.settle();
+        let mut dir = top.me.upgrade()?;
+        let mut names = path.split(|c| *c == b'/').peekable();
+        let name = loop {
+            let name = names.next()?;
+            let (ino, kind) = dir.entry(name)?;
+            if names.peek().is_none() {
+                break if (ino, kind) == (self.key.1, self.kind) { name } else { return None };
+            }
+            let below = self.fs.nodes.read().get(&(dir.key.0, ino)).and_then(Weak::upgrade);
+            dir = below.filter(|below| below.is_dir() && kind == S_IFDIR)?;
+        };
+        if dir.key.0 != self.key.0 {
+            return None;
+        }
+        self.moved(&dir, name);
+        if let Some(place) = self.place_fd() {
+            let told = self.fs.top.attr_open(&place).ok()?;
+            let told = Attr { btime: self.known().btime, ..told };
+            return (self.is(&told) && told.nlink != 0).then_some((told, None));
+        }
+        if !dir.prefetch(name) {
+            return None;
+        }
+        let standing = self.standing();
+        let (told, _, place) = dir.take_prefetched(name)?;
+        let told = told.ok().filter(|told| self.is(told))?;
+        if let Some(place) = place {
+            self.keep_place(place);
+        }
+        Some((told, standing))
     }
 
     /// A descriptor of a regular file for reading that was opened a short while ago.
@@ -457,18 +591,27 @@ impl Node {
 
     /// Closes descriptors that are only kept for later use.
     pub fn let_go(&self) {
-        self.fds().remove(self.id);
+        self.fs.home.dirs.remove(self.id);
+        self.fs.home.fds.remove(self.id);
         self.fs.home.warm.remove(self.id);
+        self.fs.home.places.remove(self.id);
+        self.place_changed();
         drop(self.take_made());
     }
 
     /// A read-only descriptor of a regular file in an exclusive tree, cached.
     pub fn read_fd(&self) -> Result<Arc<OwnedFd>> {
-        if let Some(fd) = self.fds().get(self.id) {
+        let kept = &self.fs.home.fds;
+        if let Some(fd) = kept.get(self.id) {
             return Ok(fd);
         }
-        Ok(self.fds().put(self.id, self.open(Access::Read)?))
+        Ok(kept.put(self.id, Arc::new(self.open(Access::Read)?)))
     }
+}
+
+/// A place that was a directory's is none any more.
+fn moved_away(error: Errno) -> Errno {
+    if matches!(error, Errno::ENOTDIR | Errno::ELOOP) { Errno::ESTALE } else { error }
 }
 
 /// Counts one open file of a directory.
@@ -493,6 +636,10 @@ pub(crate) fn same_link(a: &Attr, b: &Attr) -> bool {
     (a.btime, a.ctime, a.mtime, a.size) == (b.btime, b.ctime, b.mtime, b.size)
 }
 
+fn same_rights(a: &Attr, b: &Attr) -> bool {
+    (a.mode, a.uid, a.gid) == (b.mode, b.uid, b.gid)
+}
+
 fn translate(fs: &HostFs, a: Attr) -> Attr {
     Attr { dev: fs.device(a.dev), ..a }
 }
@@ -500,9 +647,15 @@ fn translate(fs: &HostFs, a: Attr) -> Attr {
 impl Drop for Node {
     /// Lets go of the chain of parents one by one: trees may be deeper than our stack.
     fn drop(&mut self) {
-        self.fds().remove(self.id);
+        match self.kind {
+            S_IFDIR => self.fs.home.dirs.remove(self.id),
+            _ => self.fs.home.fds.remove(self.id),
+        }
         if self.fs.keeps_warm() {
             self.fs.home.warm.remove(self.id);
+        }
+        if self.fs.keeps_places() {
+            self.fs.home.places.remove(self.id);
         }
         let mut next = self.place.get_mut().parent.take();
         while let Some(p) = next {

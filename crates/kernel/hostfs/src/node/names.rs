@@ -21,6 +21,8 @@ use std::sync::{Arc, Weak};
 
 /// Names of a directory with a listing that is kept.
 const MAX_NAMES: usize = 4096;
+/// So few that all may be asked about at once.
+const FEW: usize = 40;
 /// Names of all directories together.
 const MAX_ALL: usize = 65_536;
 
@@ -166,6 +168,10 @@ impl Naming<'_> {
     /// The host has made the change.
     pub fn done(mut self, changes: &[Change<'_>]) {
         self.sure = true;
+        for change in changes {
+            let (Change::Added(name, ..) | Change::Removed(name)) = *change;
+            self.node.name_changed(name);
+        }
         let mut state = self.node.names.0.lock();
         let Some(kept) = &mut state.kept else { return };
         for change in changes {
@@ -190,6 +196,9 @@ impl Drop for Naming<'_> {
         let old = if self.sure { None } else { state.kept.take() };
         drop(state);
         drop(old);
+        if !self.sure {
+            self.node.forget_prefetched();
+        }
     }
 }
 
@@ -198,6 +207,13 @@ impl Drop for Naming<'_> {
 pub(crate) struct Reading {
     changes: u64,
     ended: u64,
+}
+
+impl Reading {
+    /// The number of changes by others.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
 }
 
 impl Names {
@@ -223,6 +239,14 @@ impl Node {
         let changes = self.changes()?;
         let state = self.names.0.lock();
         (state.begun == 0).then_some(Reading { changes, ended: state.ended })
+    }
+
+    /// No name has changed since.
+    pub fn still_reading(&self, reading: &Reading) -> bool {
+        let state = self.names.0.lock();
+        let ours = state.begun == 0 && state.ended == reading.ended;
+        drop(state);
+        ours && self.changes() == Some(reading.changes)
     }
 
     /// Keeps what was read.
@@ -269,6 +293,25 @@ impl Node {
     pub fn entry(&self, name: &[u8]) -> Option<(u64, u32)> {
         let known = self.with_names(|list| list.names.get(&Name(name.into())).copied());
         known.flatten().map(|(ino, kind)| (ino, u32::from(kind) << 12))
+    }
+
+    /// A name that is known, and those with `wanted` file types that follow it, at most `most` with it. In a directory of few names
+    /// the first ones follow the last one, and none is left out.
+    pub fn names_from(
+        &self,
+        name: &[u8],
+        most: usize,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Option<Vec<Box<[u8]>>> {
+        let from = Name(name.into());
+        let names = self.with_names(|list| {
+            let few = list.names.len() <= FEW;
+            let before = if few { Some(list.names.range(..&from)) } else { None };
+            let all = list.names.range(&from..).chain(before.into_iter().flatten());
+            let of_kind = all.filter(|(_, (_, kind))| wanted(u32::from(*kind) << 12));
+            of_kind.take(if few { FEW } else { most }).map(|(name, _)| name.0.clone()).collect::<Vec<_>>()
+        });
+        names.filter(|names| names.first().is_some_and(|first| **first == *name))
     }
 
     /// The names, if they are known. What others have changed was taken note of.

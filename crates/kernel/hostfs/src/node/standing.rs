@@ -6,10 +6,11 @@
 
 use super::Node;
 use crate::fs::{HostFs, Mode};
-use crate::watches::{Coherence, Follower};
+use crate::outside::Act;
+use crate::watches::{Coherence, Expectation, Follower};
 use abi::stat::{Attr, S_IFREG};
 use hostsys::fs as host;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use vfs::SetAttr;
@@ -57,6 +58,18 @@ impl Standing {
 pub(crate) struct ChangeCounts {
     changes: Option<u64>,
     writes: u64,
+}
+
+impl ChangeCounts {
+    /// We have changed nothing in the tree since.
+    pub fn is_quiet(&self, fs: &HostFs) -> bool {
+        fs.writes.load(Ordering::Acquire) == self.writes
+    }
+
+    /// The same for another directory, of which nothing was noted.
+    pub fn elsewhere(self) -> ChangeCounts {
+        ChangeCounts { changes: None, ..self }
+    }
 }
 
 /// What a node knows of being watched.
@@ -119,6 +132,11 @@ impl Watching {
         self.reached.load(Ordering::Relaxed)
     }
 
+    /// Of a directory: the right to search it is not known any more.
+    pub fn forget_searchable(&self) {
+        self.searchable.store(0, Ordering::Release);
+    }
+
     /// Notes that its times may change without a sign from now on.
     pub fn set_mapped(&self) {
         self.mapped.store(true, Ordering::Release);
@@ -178,6 +196,23 @@ impl Drop for Changing<'_> {
     }
 }
 
+/// A change by us that a watch may take for another process's.
+#[derive(Default)]
+pub(crate) struct Acting<'a> {
+    expectation: Option<Expectation<'a>>,
+    act: Option<Act>,
+}
+
+impl Acting<'_> {
+    /// The change was made.
+    pub fn done(self) {
+        if let Some(expectation) = self.expectation {
+            expectation.done();
+        }
+        drop(self.act);
+    }
+}
+
 /// Whether the watch of the directory reports every change of an object with these attributes. When others give a file a second
 /// name in another directory, this watch reports neither that nor changes by the second name. A lagging tree accepts this until
 /// it asks about the file next.
@@ -188,6 +223,10 @@ pub(crate) fn is_told(attr: &Attr, coherence: Coherence) -> bool {
 impl Node {
     /// Changes by others in this directory; `None` where they are not told.
     pub(crate) fn changes(&self) -> Option<u64> {
+        if self.fs.mode == Mode::Exclusive {
+            // Nothing changes there. Without a gofer a question costs less than to keep the names.
+            return self.fs.top.is_another_process().then_some(0);
+        }
         self.fs.home.watches.changes(self.watch.follower.read().as_ref()?)
     }
 
@@ -291,6 +330,8 @@ impl Node {
     }
 
     fn bump(&self) {
+        // First: what was told before must not be taken for what holds after the change.
+        self.place_changed();
         self.watch.ours.fetch_add(1, Ordering::AcqRel);
         self.fs.writes.fetch_add(1, Ordering::AcqRel);
         // Other trees may have the same directory, and follow it.
@@ -323,13 +364,45 @@ impl Node {
     /// The content was read by a host call, which may have changed the time of access.
     pub fn was_read(&self) {
         if self.reads_show() {
+            self.place_changed();
             self.watch.ours.fetch_add(1, Ordering::AcqRel);
         }
     }
 
+    /// We are about to change `name` in this directory; `mask` (FAN_*): what may be reported of it. `object` is what the name leads
+    /// to, if it is there. Kept until the change is made.
+    pub fn acting(&self, name: &[u8], mask: u64, object: Option<(u64, u64)>) -> Acting<'_> {
+        if !self.fs.top.is_another_process() {
+            return Acting::default();
+        }
+        let follower = self.watch.follower.read();
+        Acting {
+            expectation: follower.as_ref().map(|follower| self.fs.home.watches.expect(follower, name, mask)),
+            act: self.fs.home.outside.act(self.key, name, object),
+        }
+    }
+
+    /// An open file is about to be closed: see [`Node::acting`].
+    pub fn closing(&self) -> Option<Act> {
+        if !self.fs.top.is_another_process() {
+            return None;
+        }
+        let (dir, name) = self.place()?;
+        self.fs.home.outside.close(dir.key, &name, self.key)
+    }
+
+    /// What a name leads to, for [`Node::acting`]; asked for only while something is watched.
+    pub fn acted_on(&self, name: &[u8]) -> Option<(u64, u64)> {
+        if !self.fs.top.is_another_process() || !self.fs.home.outside.is_watching() {
+            return None;
+        }
+        let attr = self.dir().ok()?.look(name).ok()?;
+        Some((attr.dev, attr.ino))
+    }
+
     /// The directory was asked about; when that happens often, it is watched.
     pub fn asked(&self) {
-        if !self.fs.is_watched() || self.changes().is_some() {
+        if !self.fs.is_watched() || (self.changes().is_some() && !self.stays_unsure()) {
             return;
         }
         let asked = self.watch.asked.load(Ordering::Relaxed);
@@ -346,25 +419,47 @@ impl Node {
         }
     }
 
+    /// The directory is watched from now on, if that can be.
+    pub fn watch_at_once(&self) {
+        let has_use = self.fs.is_watched() && (self.changes().is_none() || self.stays_unsure());
+        if has_use && self.watch.asked.fetch_max(ASKED + 1, Ordering::AcqRel) <= ASKED {
+            self.begin_watch();
+        }
+    }
+
+    /// A directory that we have just made will be asked about the names that come into it: by way of a gofer the first question is
+    /// a reason to watch it.
+    pub fn expects_questions(&self) {
+        if self.is_dir() && self.fs.top.is_another_process() {
+            self.watch.asked.fetch_max(ASKED, Ordering::AcqRel);
+        }
+    }
+
     /// Marks the directory and learns its attributes. Changes of a directory's own attributes are reported by its
     /// parent. The parent may be unknown when the directory is a working directory.
     fn begin_watch(&self) {
-        if !self.follow() {
+        if self.changes().is_none() && !self.follow() {
             return;
         }
         if let Some((parent, _)) = self.place()
             && parent.changes().is_none()
+            && parent.follow()
         {
-            parent.follow();
+            self.watch.asked.store(0, Ordering::Relaxed);
         }
         let _ = self.current();
+    }
+
+    /// It was marked as another one's parent, and its own parent is not: nothing tells whether it may still be searched.
+    fn stays_unsure(&self) -> bool {
+        self.is_unsure() && self.with_parent(|parent| parent.is_some_and(|parent| parent.changes().is_none()))
     }
 
     /// Marks the directory; false where it cannot be. A small one is read as well: a directory that is asked about
     /// names is often asked about absent ones.
     fn follow(&self) -> bool {
-        let Ok(dir) = self.dir_fd().and_then(|dir| host::open_self(&*dir)) else { return false };
-        let Some(follower) = self.fs.home.watches.watch(&dir, self.key, self.fs.coherence) else {
+        let Ok(dir) = self.dir() else { return false };
+        let Some(follower) = self.fs.home.watches.watch(&*dir, self.key, self.fs.coherence) else {
             return false;
         };
         let old = self.watch.follower.write().replace(follower);
@@ -372,7 +467,7 @@ impl Node {
         self.watch.asked.store(0, Ordering::Relaxed);
         if self.known().size <= SMALL
             && let Some(reading) = self.begin_reading()
-            && let Ok(list) = host::list(dir.as_fd())
+            && let Ok(list) = dir.list()
         {
             self.keep_names(reading, &list);
         }

@@ -44,7 +44,7 @@ impl Drop for Others {
 
 fn tree(home: &Arc<HostFiles>, dir: &HostPath, coherence: Coherence) -> Arc<FsContext> {
     let fd: OwnedFd = fs::File::open(dir).unwrap().into();
-    let fs = HostFs::shared(home, fd, coherence, Outward::default()).unwrap();
+    let fs = HostFs::shared(home, hosttree::direct::Direct::at(fd), coherence, Outward::default()).unwrap();
     FsContext::new(mounts::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
 }
 

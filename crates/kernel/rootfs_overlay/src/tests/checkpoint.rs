@@ -39,7 +39,7 @@ impl PageSource for Pages {
 fn again(env: &Env) -> Arc<FsContext> {
     let files = hostfs::HostFiles::new(&Arc::default());
     let fd: OwnedFd = fs::File::open(&env.dir).unwrap().into();
-    let layer = HostFs::new(&files, fd, true).unwrap() as Arc<dyn FileSystem>;
+    let layer = HostFs::new(&files, hosttree::direct::Direct::at(fd), true).unwrap() as Arc<dyn FileSystem>;
     let fs = crate::new(&tmpfs::MemFiles::new(None), Upper::default(), &[layer]).unwrap();
     FsContext::new(mounts::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"overlay")))
 }

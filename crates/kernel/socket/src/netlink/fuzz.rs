@@ -14,7 +14,7 @@ use vfs::{Caller, InodeRef};
 struct NoNames;
 
 impl Names for NoNames {
-    fn make(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<InodeRef> {
+    fn make(&self, _cx: &dyn Caller, _path: &[u8], _kind: i32) -> Result<InodeRef> {
         Err(Errno::EINVAL)
     }
     fn find(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<InodeRef> {

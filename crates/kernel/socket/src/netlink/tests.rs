@@ -6,7 +6,7 @@ use vfs::testing::TestCaller;
 struct NoNames;
 
 impl Names for NoNames {
-    fn make(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<vfs::InodeRef> {
+    fn make(&self, _cx: &dyn Caller, _path: &[u8], _kind: i32) -> Result<vfs::InodeRef> {
         Err(Errno::EINVAL)
     }
     fn find(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<vfs::InodeRef> {

@@ -7,22 +7,29 @@ use crate::ops::{Names, PeerCred};
 use abi::{Errno, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use vfs::{Caller, InodeRef};
+use vfs::{Caller, InodeRef, OutsideName};
 use wait::Events;
 
 /// Largest backlog (/proc/sys/net/core/somaxconn).
 const SOMAXCONN: usize = 4096;
 
-/// bind(2).
-pub(super) fn bind(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
+/// bind(2). Gives the host's socket with the name where programs outside reach it.
+pub(super) fn bind(
+    sock: &Arc<Sock>,
+    cx: &dyn Caller,
+    names: &dyn Names,
+    addr: &[u8],
+) -> Result<Option<Arc<dyn OutsideName>>> {
     let addr = Addr::parse(addr)?;
+    let mut outside = None;
     let bound = sock.state.lock().addr.is_some();
     match &addr {
-        Addr::Unnamed => return autobind(sock),
+        Addr::Unnamed => return autobind(sock).map(|()| None),
         _ if bound => return Err(Errno::EINVAL),
         Addr::Abstract(name) => sock.home.names.claim(name, sock)?,
         Addr::Path(path) => {
-            let inode = names.make(cx, path)?;
+            let inode = names.make(cx, path, sock.kind)?;
+            outside = inode.named_outside(&sock.queue).transpose()?;
             let on = inode.attachments().ok_or(Errno::EOPNOTSUPP)?;
             on.set(Some(Arc::new(Bound(Arc::downgrade(sock)))));
             // Of two binds at the same time one fails below.
@@ -38,7 +45,7 @@ pub(super) fn bind(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr: &
         return Err(Errno::EINVAL);
     }
     s.addr = Some(Arc::new(addr));
-    Ok(())
+    Ok(outside)
 }
 
 /// Gives an unbound socket a name of the kernel's choice.

@@ -36,7 +36,7 @@ pub use state::{CredState, MessageState, Restored, Saved, UnixSocketState, UnixS
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use vfs::{Caller, OpenFile};
+use vfs::{Caller, OpenFile, OutsideName};
 use wait::{Events, WaitQueue};
 
 const SIOCATMARK: u64 = 0x8905;
@@ -110,6 +110,8 @@ pub struct UnixSocket {
     sock: Arc<Sock>,
     /// The connection to a program outside.
     outside: OnceLock<Outside>,
+    /// The host's socket with this one's name.
+    named: OnceLock<Arc<dyn OutsideName>>,
     /// Tries to make one again.
     again: Mutex<Option<TimerHandle>, { rank::TIMER }>,
 }
@@ -120,7 +122,12 @@ impl UnixSocket {
     }
 
     fn of(sock: Arc<Sock>) -> Arc<UnixSocket> {
-        Arc::new(UnixSocket { sock, outside: OnceLock::new(), again: Mutex::new(None) })
+        Arc::new(UnixSocket {
+            sock,
+            outside: OnceLock::new(),
+            named: OnceLock::new(),
+            again: Mutex::new(None),
+        })
     }
 }
 
@@ -144,7 +151,11 @@ impl SocketOps for UnixSocket {
     fn poll(&self) -> Events {
         match self.outside.get() {
             Some(outside) => outside.host.poll(),
-            None => poll::poll(&self.sock),
+            None => {
+                let waits = self.named.get().is_some_and(|named| named.waits());
+                let none = if waits { Events::READABLE } else { Events::NONE };
+                poll::poll(&self.sock) | none
+            }
         }
     }
     fn wait_queue(&self) -> WaitQueue {
@@ -154,7 +165,10 @@ impl SocketOps for UnixSocket {
 
 impl Connect for UnixSocket {
     fn bind(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
-        connect::bind(&self.sock, cx, names, addr)
+        if let Some(named) = connect::bind(&self.sock, cx, names, addr)? {
+            let _ = self.named.set(named);
+        }
+        Ok(())
     }
     fn connect(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
         if self.outside.get().is_some() {
@@ -169,10 +183,14 @@ impl Connect for UnixSocket {
         if self.outside.get().is_some() {
             return Err(Errno::EINVAL);
         }
-        connect::listen(&self.sock, cx, backlog)
+        connect::listen(&self.sock, cx, backlog)?;
+        self.named.get().map_or(Ok(()), |named| named.listen(backlog))
     }
     fn accept(&self) -> Result<Arc<dyn SocketOps>> {
-        connect::accept(&self.sock).map(|s| s as Arc<dyn SocketOps>)
+        match (connect::accept(&self.sock), self.named.get()) {
+            (Err(Errno::EAGAIN), Some(named)) => Ok(outside::accept(self, &**named)?),
+            (accepted, _) => Ok(accepted?),
+        }
     }
     fn local_addr(&self) -> Vec<u8> {
         self.sock.state.lock().addr.as_deref().unwrap_or(&Addr::Unnamed).bytes()
@@ -196,6 +214,10 @@ impl Connect for UnixSocket {
             outside.host.shutdown(how)?;
             self.sock.queue.notify(Events::ALL);
             return Ok(());
+        }
+        if let Some(named) = self.named.get() {
+            // Linux has nothing to shut down of a datagram socket without a peer.
+            let _ = named.shutdown(how);
         }
         let mut s = self.sock.state.lock();
         s.shut |= bits;
@@ -249,7 +271,12 @@ impl Transfer for UnixSocket {
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         match self.outside.get() {
             Some(outside) => outside.recv(buf, flags, self.sock.kind != libc::SOCK_STREAM),
-            None => recv::recv(&self.sock, buf, flags),
+            None => match (recv::recv(&self.sock, buf, flags), self.named.get()) {
+                (Err(Errno::EAGAIN), Some(named)) if self.sock.kind == libc::SOCK_DGRAM => {
+                    outside::recv_from(&**named, buf, flags)
+                }
+                (received, _) => received,
+            },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to programs outside the sandbox.
+//! Connections to and from programs outside the sandbox.
 //!
 //! A name that no socket of this kernel has may be a socket of the host (`Inode::connect_outside`). From then on the
 //! operations are those of the host's connection. Descriptors and credentials cannot be sent to the other side: that is
@@ -11,7 +11,7 @@ use crate::ops::{Names, PeerCred, Received, SendRequest};
 use abi::{Errno, Result, Signal};
 use std::sync::Arc;
 use std::time::Duration;
-use vfs::{Caller, OutsideSocket};
+use vfs::{Caller, OutsideName, OutsideSocket};
 use wait::Events;
 
 /// When to try a connection again after the other side had no room for it.
@@ -50,10 +50,39 @@ impl Outside {
         if flags & libc::MSG_OOB != 0 {
             return Err(if record { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         }
-        let (len, full) = self.host.recv(buf, flags & libc::MSG_PEEK != 0, record)?;
-        let cut = if full > len { libc::MSG_TRUNC } else { 0 };
-        Ok(Received { len, full, flags: cut, ..Received::default() })
+        Ok(received(self.host.recv(buf, flags & libc::MSG_PEEK != 0, record)?))
     }
+}
+
+/// What came: how many bytes are there, and how many the record has.
+fn received((len, full): (usize, usize)) -> Received {
+    let cut = if full > len { libc::MSG_TRUNC } else { 0 };
+    Received { len, full, flags: cut, ..Received::default() }
+}
+
+/// A datagram that a program outside has sent to the host's socket with this one's name.
+pub(super) fn recv_from(named: &dyn OutsideName, buf: &mut [u8], flags: i32) -> Result<Received> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    named.recv(buf, flags & libc::MSG_PEEK != 0).map(received)
+}
+
+/// A connection that a program outside has made to the host's socket with the listener's name.
+pub(super) fn accept(listener: &UnixSocket, named: &dyn OutsideName) -> Result<Arc<UnixSocket>> {
+    let sock = &listener.sock;
+    let new = UnixSocket::new(sock.kind, sock.home.clone(), sock.net);
+    let host = named.accept(&new.sock.queue)?;
+    let addr = sock.state.lock().addr.clone();
+    {
+        // No other thread knows this one yet.
+        let mut state = new.sock.state.lock();
+        state.phase = Phase::Established;
+        state.addr = addr;
+    }
+    new.sock.options.inherit(&sock.options);
+    let _ = new.outside.set(Outside { host, name: Addr::Unnamed });
+    Ok(new)
 }
 
 /// The host's socket of a name, connected. EAGAIN where it has no room; then the socket's queue is notified after a while.

@@ -11,7 +11,7 @@ use vfs::{InodeRef, OpenFile};
 /// Paths that lead nowhere.
 struct NoPaths(Mutex<HashMap<Vec<u8>, InodeRef>>);
 impl Names for NoPaths {
-    fn make(&self, _cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
+    fn make(&self, _cx: &dyn Caller, path: &[u8], _kind: i32) -> Result<InodeRef> {
         let i: InodeRef = Arc::new(InternalInode::new(1, InternalFs::Socket, 0o140777, 0, 0));
         self.0.lock().insert(path.to_vec(), i.clone());
         Ok(i)

@@ -6,7 +6,7 @@ use abi::stat::{Attr, major, minor};
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE, Result};
 use caller::HasCredentials;
-use namei::walk::lookup;
+use namei::walk::{anew, lookup};
 use namei::{Lookup, Start, anon, attr};
 use rights::Credentials;
 use std::sync::Arc;
@@ -250,13 +250,15 @@ pub fn readlinkat(c: &mut Current, dir: DirFd, path: PathPtr, buf: Ptr, size: i3
         return Err(Errno::EINVAL.into());
     }
     let (start, path) = at::read_flags(c, dir, path, libc::AT_EMPTY_PATH)?;
-    let p = lookup(c, &c.fs().view(), &start, &path, Lookup::EMPTY_PATH)?;
-    if p.kind() != abi::stat::S_IFLNK {
-        return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
-    }
-    access::inode_may(c, p.inode(), 0)?;
-    namei::atime::followed(&p.mount, p.inode());
-    let text = p.inode().readlink(c)?;
+    let text = anew(|| {
+        let p = lookup(c, &c.fs().view(), &start, &path, Lookup::EMPTY_PATH)?;
+        if p.kind() != abi::stat::S_IFLNK {
+            return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL });
+        }
+        access::inode_may(c, p.inode(), 0)?;
+        namei::atime::followed(&p.mount, p.inode());
+        p.inode().readlink(c)
+    })?;
     let n = text.len().min(size as usize);
     c.write_bytes(buf.0, &text[..n])?;
     Ok(n as u64)

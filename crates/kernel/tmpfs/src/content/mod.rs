@@ -55,7 +55,7 @@ enum Store {
     Heap(BTreeMap<u64, Page>),
     Disk(Extents),
     Mem(Arc<MemFile>),
-    Lower(Box<dyn LowerFile>),
+    Lower(Arc<dyn LowerFile>),
 }
 
 /// What content is needed for.
@@ -101,7 +101,7 @@ impl Content {
 
     /// The unchanged content of a lower file.
     pub fn of_lower(lower: Box<dyn LowerFile>, size: u64) -> Content {
-        Content { size, store: Store::Lower(lower), ..Content::empty() }
+        Content { size, store: Store::Lower(Arc::from(lower)), ..Content::empty() }
     }
 
     /// The inode goes: gives back what is charged.
@@ -607,9 +607,9 @@ impl Content {
     }
 
     /// The unchanged lower file.
-    pub fn lower(&self) -> Option<&dyn LowerFile> {
+    pub fn lower(&self) -> Option<&Arc<dyn LowerFile>> {
         match &self.store {
-            Store::Lower(l) => Some(&**l),
+            Store::Lower(l) => Some(l),
             _ => None,
         }
     }

@@ -72,6 +72,11 @@ impl Dir {
         self.next
     }
 
+    /// The lower directory, if it is asked about names.
+    pub fn asked(&self) -> Option<&dyn LowerDir> {
+        self.lower.as_deref().filter(|_| !self.settled)
+    }
+
     pub fn find(&mut self, cx: &dyn Caller, fs: &Arc<TmpFs>, name: &[u8]) -> Result<Arc<Node>> {
         match self.entries.get(name) {
             Some(Entry::Node(n, _) | Entry::Hiding(n, _)) => return Ok(n.clone()),

@@ -18,6 +18,15 @@ use wait::{Events, WaitQueue};
 pub trait DirInode {
     /// Finds an entry; ENOENT when there is none.
     fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef>;
+    /// Another process answers lookups, so that one question about a whole path is better than one for each name.
+    fn looks_ahead(&self) -> bool {
+        false
+    }
+    /// The names of `path`, with `/` between them, are about to be looked up by this thread one after the other, beginning here.
+    /// [`DirInode::looked`] comes afterwards.
+    fn look_ahead(&self, _path: &[u8]) {}
+    /// What was learnt ahead is not used any more.
+    fn looked(&self) {}
     /// Makes an entry owned by (uid, gid) with `mode` permission bits (umask applied); EEXIST when there.
     fn create(
         &self,
@@ -239,6 +248,25 @@ pub trait SpecialInode {
     ) -> Option<Result<Arc<dyn OutsideSocket>>> {
         None
     }
+    /// The host's socket of the name that was made as [`NewNode::BoundSocket`](super::NewNode), once; `queue` receives its
+    /// readiness. `None` where programs outside do not reach the name.
+    fn named_outside(&self, _queue: &WaitQueue) -> Option<Result<Arc<dyn OutsideName>>> {
+        None
+    }
+}
+
+/// A Unix socket of the host with a name that a program inside bound. Nothing here waits: EAGAIN. It is closed when dropped.
+pub trait OutsideName: Send + Sync {
+    /// listen(2).
+    fn listen(&self, backlog: i32) -> Result<()>;
+    /// A connection of a program outside; `queue` receives its readiness.
+    fn accept(&self, queue: &WaitQueue) -> Result<Arc<dyn OutsideSocket>>;
+    /// Receives a datagram of a program outside; see [`OutsideSocket::recv`].
+    fn recv(&self, buf: &mut [u8], peek: bool) -> Result<(usize, usize)>;
+    /// Whether a connection or a datagram waits.
+    fn waits(&self) -> bool;
+    /// shutdown(2).
+    fn shutdown(&self, how: i32) -> Result<()>;
 }
 
 /// A connected Unix socket of the host. Nothing here waits: EAGAIN.
@@ -365,5 +393,10 @@ impl dyn Inode {
         queue: &WaitQueue,
     ) -> Option<Result<Arc<dyn OutsideSocket>>> {
         self.as_special()?.connect_outside(cx, kind, queue)
+    }
+
+    /// See [`SpecialInode::named_outside`].
+    pub fn named_outside(&self, queue: &WaitQueue) -> Option<Result<Arc<dyn OutsideName>>> {
+        self.as_special()?.named_outside(queue)
     }
 }

@@ -4,7 +4,8 @@
 //! Marks hang on inodes as attachments, on mounts and on superblocks; [`super`] reports here. A group is asked once
 //! for an event, with what all of its marks say together. Locks: lists and marks are leaves; groups are called without.
 
-use super::event;
+use super::{OutsideWatch, event};
+use crate::attach::Attachments;
 use crate::dentry::Watched;
 use crate::inode::InodeRef;
 use crate::mount::{Mount, Path, SuperBlock};
@@ -79,12 +80,16 @@ impl Question {
 pub trait Group: Send + Sync {
     /// Something that the group's marks are about happened to what is at `path`.
     fn event(&self, path: &Path, mask: u32, by: &Actor);
+    /// Others outside this kernel have done something that the mark is about: to its object, or to `name` in it.
+    fn outside(&self, mark: &Arc<Mark>, mask: u32, name: &[u8]);
     /// Asks for permission on the object at `path`; `None` when there will be no answer.
     fn ask(&self, path: &Path, mask: u32, by: &Actor) -> Option<Arc<Question>>;
     /// The answer is not awaited any more.
     fn forget(&self, question: &Arc<Question>);
     /// Groups of a higher class are asked first.
     fn class(&self) -> u32;
+    /// Events were lost.
+    fn lost(&self);
     /// The object of a mark is gone.
     fn gone(&self, mark: &Arc<Mark>);
 }
@@ -126,14 +131,47 @@ fn applies(flags: u32, dir: bool, from_parent: bool) -> bool {
 pub struct Mark {
     to: Weak<dyn Group>,
     wanted: Mutex<MarkMask>,
+    key: (u8, usize),
+    /// Has changes from outside this kernel reported, where there can be any.
+    outside: Mutex<Option<OutsideWatch>>,
     _counted: Option<Watched>,
 }
 
 impl Mark {
-    /// A mark on what is at `path`, on its mount or its file system, to be added there.
-    pub fn new(path: &Path, to: Weak<dyn Group>, wanted: MarkMask) -> Arc<Mark> {
+    /// A mark on `on`, which is at `path`, its mount or its file system, to be added there.
+    pub fn new(on: &Marked, path: &Path, to: Weak<dyn Group>, wanted: MarkMask) -> Arc<Mark> {
         let counted = path.dentry.dcache().map(Watched::new);
-        Arc::new(Mark { to, wanted: Mutex::new(wanted), _counted: counted })
+        let wanted = Mutex::new(wanted);
+        Arc::new(Mark { to, wanted, key: on.key(), outside: Mutex::default(), _counted: counted })
+    }
+
+    /// The key of what it is on.
+    pub fn key(&self) -> (u8, usize) {
+        self.key
+    }
+
+    /// Has what others outside this kernel do to the mark's object reported as well. May make calls of the host: to be
+    /// called without locks when the mark was added, and when it has changed.
+    pub fn look_outside(&self, object: &InodeRef) {
+        let wanted = self.wanted();
+        // What is in a directory is marked by the directory alone.
+        let told = wanted.mask | if wanted.survives { 0 } else { wanted.ignored };
+        let new = object.as_confirming().and_then(|object| object.watch_outside(told & EVENTS & event::ALL));
+        let old = std::mem::replace(&mut *self.outside.lock(), new);
+        drop(old);
+    }
+
+    /// Its object, or something in it, has been modified.
+    fn modified(&self, from_parent: bool) {
+        self.change(|wanted| {
+            if !wanted.survives && (!from_parent || wanted.is_about_children()) {
+                wanted.ignored = 0;
+            }
+        });
+    }
+
+    fn is_outside(&self) -> bool {
+        self.outside.lock().is_some()
     }
 
     /// What it says.
@@ -228,13 +266,45 @@ pub fn modified(path: &Path) {
     each(path, |marks, from_parent| {
         let all = marks.0.lock().clone();
         for mark in all {
-            mark.change(|wanted| {
-                if !wanted.survives && (!from_parent || wanted.is_about_children()) {
-                    wanted.ignored = 0;
-                }
-            });
+            mark.modified(from_parent);
         }
     });
+}
+
+/// Others outside this kernel have done something to an object, or to `name` in it, for the marks on that object.
+pub(super) fn from_outside(of: &Attachments, mask: u32, name: &[u8]) {
+    let Some(marks) = of.get::<Marks>() else { return };
+    let (dir, from_parent) = (mask & event::ISDIR != 0, !name.is_empty());
+    let all = marks.0.lock().clone();
+    for mark in all {
+        if mask & event::MODIFY != 0 {
+            mark.modified(from_parent);
+        }
+        let wanted = mark.wanted();
+        let told = mask & EVENTS & wanted.mask & !wanted.ignores(dir, from_parent);
+        if told != 0
+            && applies(wanted.mask, dir, from_parent)
+            && let Some(group) = mark.to.upgrade()
+        {
+            group.outside(&mark, told, name);
+        }
+    }
+}
+
+/// What others outside this kernel do to an object is reported for one of its marks.
+pub(super) fn is_seen_outside(of: &Attachments) -> bool {
+    let Some(marks) = of.get::<Marks>() else { return false };
+    let all = marks.0.lock().clone();
+    all.iter().any(|mark| mark.is_outside())
+}
+
+/// Events from outside this kernel about an object were lost.
+pub(super) fn lost_outside(of: &Attachments) {
+    let Some(marks) = of.get::<Marks>() else { return };
+    let all = marks.0.lock().clone();
+    for group in all.iter().filter_map(|mark| mark.to.upgrade()) {
+        group.lost();
+    }
 }
 
 /// The groups that may want to know what happens at `path`.

@@ -41,6 +41,7 @@ impl SystrapContext {
     /// rarer, one that paid makes them usual again.
     pub(crate) fn await_request(&mut self) -> Result<(), ProcessGone> {
         let mut me = self.cpu;
+        cpu::went_on();
         if self.place.answered(&self.inner.cpus, me, self.thread.slot.stub_cpu()) {
             me = self.moved();
         }
