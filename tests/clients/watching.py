@@ -40,7 +40,7 @@ def install_in_docker(stage, file):
     """As docs/watching.md and docs/policies.md have it."""
     for name, flags in runtimes(stage.watch).items():
         flags = [part for key, value in flags.items() for part in (f"--{key}", value)]
-        r = call([stage.runtime, "install", "--config-file", file, "--runtime", name, "--", *stage.flags, *flags])
+        r = call([stage.binary, "install", "--config-file", file, "--runtime", name, "--", *stage.flags, *flags])
         check(r.status, 0, r.all)
 
 

@@ -94,19 +94,17 @@ fn reply(request: &Request<'_>, bytes: &mut Bytes<'_>) -> (Reply, usize) {
         Request::Make { .. } => done(Reply::Attr(attr(bytes, S_IFLNK))),
         Request::SetAttr { .. } => done(Reply::Attr(attr(bytes, S_IFREG))),
         Request::OpenDirectory { .. } => (Reply::Opened(attr(bytes, S_IFDIR)), 1),
-        Request::Open { access: fileproto::Access::Directory, .. } => (Reply::Opened(attr(bytes, S_IFDIR)), 1),
+        Request::Open { access: fileproto::Access::Directory, .. } => {
+            (Reply::Opened(attr(bytes, S_IFDIR)), 1)
+        }
         Request::Open { .. } | Request::Create { .. } | Request::CreateUnnamed { .. } => {
             (Reply::Opened(attr(bytes, S_IFREG)), 1)
         }
         Request::ReadLink { .. } => done(Reply::Link { attr: attr(bytes, S_IFLNK), text: text(bytes) }),
         Request::List { .. } => {
             let entries = usize::from(bytes.byte());
-            let entry = |_| Entry {
-                ino: bytes.byte().into(),
-                kind: bytes.byte(),
-                name: text(bytes),
-                attr: None,
-            };
+            let entry =
+                |_| Entry { ino: bytes.byte().into(), kind: bytes.byte(), name: text(bytes), attr: None };
             let entries = (0..entries % LONGEST).map(entry).collect();
             done(Reply::Entries { next: bytes.byte().into(), entries })
         }
@@ -236,7 +234,8 @@ fn ask(root: &DirectoryRef, came: &mut Came) {
     let along = root.look_along(b"a/b/c").ok_or(Errno::EIO);
     came.add(along, |(own, rest)| kind_of(own) + i64::try_from(rest.len()).unwrap_or(0) * 16);
     let all = root.look_at_all(&[b"a", b"b", b"c"], true).ok_or(Errno::EIO);
-    if let Some(found) = came.add(all, |found| found.iter().filter(|(_, place)| place.is_some()).count() as i64)
+    if let Some(found) =
+        came.add(all, |found| found.iter().filter(|(_, place)| place.is_some()).count() as i64)
     {
         assert_eq!(found.len(), 3);
     }

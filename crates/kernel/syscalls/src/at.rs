@@ -80,6 +80,11 @@ impl At {
     pub fn lookup(&self, c: &Current, look: Lookup) -> Result<Path> {
         namei::walk::lookup(c, &self.view, &self.start, &self.path, look)
     }
+
+    /// Finds the place and changes what is there; once more when programs of the host exchange it at that moment.
+    pub fn change(&self, c: &Current, look: Lookup, change: impl Fn(&Path) -> Result<()>) -> Result<()> {
+        namei::walk::anew(|| change(&self.lookup(c, look)?))
+    }
 }
 
 /// An open file that is more than a place; EBADF for O_PATH.

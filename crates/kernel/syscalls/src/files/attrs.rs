@@ -18,8 +18,7 @@ pub fn fchmodat(c: &mut Current, dir: DirFd, path: PathPtr, mode: u32) -> SysRes
 
 pub fn fchmodat2(c: &mut Current, dir: DirFd, path: PathPtr, mode: u32, flags: i32) -> SysResult {
     check_flags(flags, libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH)?;
-    let p = At::with_flags(c, dir, path, flags)?.lookup(c, follow(flags))?;
-    attr::chmod(c, &p, mode)?;
+    At::with_flags(c, dir, path, flags)?.change(c, follow(flags), |p| attr::chmod(c, p, mode))?;
     Ok(0)
 }
 
@@ -43,8 +42,7 @@ pub fn fchown(c: &mut Current, fd: Fd, uid: u32, gid: u32) -> SysResult {
 
 pub fn fchownat(c: &mut Current, dir: DirFd, path: PathPtr, uid: u32, gid: u32, flags: i32) -> SysResult {
     check_flags(flags, libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH)?;
-    let p = At::with_flags(c, dir, path, flags)?.lookup(c, follow(flags))?;
-    attr::chown(c, &p, uid, gid)?;
+    At::with_flags(c, dir, path, flags)?.change(c, follow(flags), |p| attr::chown(c, p, uid, gid))?;
     Ok(0)
 }
 
@@ -60,8 +58,7 @@ fn set_times(c: &mut Current, dir: DirFd, path: PathPtr, t: Times, flags: i32) -
         return Ok(0);
     }
     check_flags(flags, libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH)?;
-    let p = At::with_flags(c, dir, path, flags)?.lookup(c, follow(flags))?;
-    attr::utimens(c, &p, t.0, t.1)?;
+    At::with_flags(c, dir, path, flags)?.change(c, follow(flags), |p| attr::utimens(c, p, t.0, t.1))?;
     Ok(0)
 }
 

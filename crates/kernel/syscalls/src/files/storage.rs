@@ -6,6 +6,7 @@ use abi::stat::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use abi::{Errno, PAGE_SIZE, Result, Signal};
 use caller::{Blocking, HasCredentials, Limits};
 use namei::attr;
+use namei::walk::anew;
 use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::file::file_kind;
@@ -16,7 +17,7 @@ pub fn truncate(c: &mut Current, path: PathPtr, len: i64) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let path = c.read_path(path.0)?;
-    attr::truncate(c, &c.fs().view(), &path, len)?;
+    anew(|| attr::truncate(c, &c.fs().view(), &path, len))?;
     Ok(0)
 }
 

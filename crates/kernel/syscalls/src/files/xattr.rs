@@ -3,6 +3,7 @@
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{At, CWD, real_file};
 use abi::Errno;
+use namei::walk::anew;
 use namei::{Lookup, xattr};
 use policy::Kind;
 use std::sync::Arc;
@@ -41,22 +42,35 @@ impl Object {
     }
 }
 
-/// The object at a path, and whether the call may change things.
-fn by_path(c: &Current, path: PathPtr, follow: bool, change: bool) -> Result<Object, Errno> {
-    let look = if follow { Lookup::FOLLOW } else { Lookup::empty() };
-    let p = At::new(c, CWD, path)?.lookup(c, look)?;
-    if change {
-        access::writable_mount(&p)?;
-    }
-    Ok(Object::Place(p))
+/// How a call names its object, and whether it may change things.
+enum By {
+    Path { path: PathPtr, look: Lookup, change: bool },
+    Fd { fd: Fd, change: bool },
 }
 
-fn by_fd(c: &Current, fd: Fd, change: bool) -> Result<Object, Errno> {
-    let f = real_file(c, fd)?;
-    if let (Some(p), true) = (&f.path, change) {
-        access::writable_mount(p)?;
+impl By {
+    fn find(&self, c: &Current) -> Result<Object, Errno> {
+        match *self {
+            By::Path { path, look, change } => {
+                let p = At::new(c, CWD, path)?.lookup(c, look)?;
+                if change {
+                    access::writable_mount(&p)?;
+                }
+                Ok(Object::Place(p))
+            }
+            By::Fd { fd, change } => {
+                let f = real_file(c, fd)?;
+                if let (Some(p), true) = (&f.path, change) {
+                    access::writable_mount(p)?;
+                }
+                Ok(Object::File(f))
+            }
+        }
     }
-    Ok(Object::File(f))
+}
+
+fn by_path(path: PathPtr, follow: bool, change: bool) -> By {
+    By::Path { path, look: if follow { Lookup::FOLLOW } else { Lookup::empty() }, change }
 }
 
 fn name(c: &Current, p: Ptr) -> Result<Vec<u8>, Errno> {
@@ -65,7 +79,7 @@ fn name(c: &Current, p: Ptr) -> Result<Vec<u8>, Errno> {
     Ok(n)
 }
 
-fn do_set(c: &mut Current, i: Result<Object, Errno>, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
+fn do_set(c: &mut Current, by: &By, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
     if flags & !3 != 0 {
         return Err(Errno::EINVAL.into());
     }
@@ -75,10 +89,13 @@ fn do_set(c: &mut Current, i: Result<Object, Errno>, n: Ptr, value: Ptr, size: u
     }
     let mut v = vec![0; size as usize];
     c.read_bytes(value.0, &mut v)?;
-    let i = i?;
-    i.decide(c)?;
-    xattr::set(c, i.inode()?, &n, &v, flags)?;
-    i.changed();
+    anew(|| {
+        let i = by.find(c)?;
+        i.decide(c)?;
+        xattr::set(c, i.inode()?, &n, &v, flags)?;
+        i.changed();
+        Ok::<_, Errno>(())
+    })?;
     Ok(0)
 }
 
@@ -93,82 +110,73 @@ fn give(c: &mut Current, data: &[u8], out: Ptr, size: u64) -> SysResult {
     Ok(data.len() as u64)
 }
 
-fn do_get(c: &mut Current, i: Result<Object, Errno>, n: Ptr, out: Ptr, size: u64) -> SysResult {
+fn do_get(c: &mut Current, by: &By, n: Ptr, out: Ptr, size: u64) -> SysResult {
     let n = name(c, n)?;
-    let v = xattr::get(c, i?.inode()?, &n)?;
+    let v = anew(|| xattr::get(c, by.find(c)?.inode()?, &n))?;
     give(c, &v, out, size)
 }
 
-fn do_list(c: &mut Current, i: Result<Object, Errno>, out: Ptr, size: u64) -> SysResult {
-    let v = xattr::list(c, i?.inode()?)?;
+fn do_list(c: &mut Current, by: &By, out: Ptr, size: u64) -> SysResult {
+    let v = anew(|| xattr::list(c, by.find(c)?.inode()?))?;
     give(c, &v, out, size)
 }
 
-fn do_remove(c: &mut Current, i: Result<Object, Errno>, n: Ptr) -> SysResult {
+fn do_remove(c: &mut Current, by: &By, n: Ptr) -> SysResult {
     let n = name(c, n)?;
-    let i = i?;
-    i.decide(c)?;
-    xattr::remove(c, i.inode()?, &n)?;
-    i.changed();
+    anew(|| {
+        let i = by.find(c)?;
+        i.decide(c)?;
+        xattr::remove(c, i.inode()?, &n)?;
+        i.changed();
+        Ok::<_, Errno>(())
+    })?;
     Ok(0)
 }
 
 pub fn setxattr(c: &mut Current, path: PathPtr, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
-    let i = by_path(c, path, true, true);
-    do_set(c, i, n, value, size, flags)
+    do_set(c, &by_path(path, true, true), n, value, size, flags)
 }
 
 pub fn lsetxattr(c: &mut Current, path: PathPtr, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
-    let i = by_path(c, path, false, true);
-    do_set(c, i, n, value, size, flags)
+    do_set(c, &by_path(path, false, true), n, value, size, flags)
 }
 
 pub fn fsetxattr(c: &mut Current, fd: Fd, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
-    let i = by_fd(c, fd, true);
-    do_set(c, i, n, value, size, flags)
+    do_set(c, &By::Fd { fd, change: true }, n, value, size, flags)
 }
 
 pub fn getxattr(c: &mut Current, path: PathPtr, n: Ptr, out: Ptr, size: u64) -> SysResult {
-    let i = by_path(c, path, true, false);
-    do_get(c, i, n, out, size)
+    do_get(c, &by_path(path, true, false), n, out, size)
 }
 
 pub fn lgetxattr(c: &mut Current, path: PathPtr, n: Ptr, out: Ptr, size: u64) -> SysResult {
-    let i = by_path(c, path, false, false);
-    do_get(c, i, n, out, size)
+    do_get(c, &by_path(path, false, false), n, out, size)
 }
 
 pub fn fgetxattr(c: &mut Current, fd: Fd, n: Ptr, out: Ptr, size: u64) -> SysResult {
-    let i = by_fd(c, fd, false);
-    do_get(c, i, n, out, size)
+    do_get(c, &By::Fd { fd, change: false }, n, out, size)
 }
 
 pub fn listxattr(c: &mut Current, path: PathPtr, out: Ptr, size: u64) -> SysResult {
-    let i = by_path(c, path, true, false);
-    do_list(c, i, out, size)
+    do_list(c, &by_path(path, true, false), out, size)
 }
 
 pub fn llistxattr(c: &mut Current, path: PathPtr, out: Ptr, size: u64) -> SysResult {
-    let i = by_path(c, path, false, false);
-    do_list(c, i, out, size)
+    do_list(c, &by_path(path, false, false), out, size)
 }
 
 pub fn flistxattr(c: &mut Current, fd: Fd, out: Ptr, size: u64) -> SysResult {
-    let i = by_fd(c, fd, false);
-    do_list(c, i, out, size)
+    do_list(c, &By::Fd { fd, change: false }, out, size)
 }
 
 pub fn removexattr(c: &mut Current, path: PathPtr, n: Ptr) -> SysResult {
-    let i = by_path(c, path, true, true);
-    do_remove(c, i, n)
+    do_remove(c, &by_path(path, true, true), n)
 }
 
 pub fn lremovexattr(c: &mut Current, path: PathPtr, n: Ptr) -> SysResult {
-    let i = by_path(c, path, false, true);
-    do_remove(c, i, n)
+    do_remove(c, &by_path(path, false, true), n)
 }
 
 pub fn fremovexattr(c: &mut Current, fd: Fd, n: Ptr) -> SysResult {
-    let i = by_fd(c, fd, true);
-    do_remove(c, i, n)
+    do_remove(c, &By::Fd { fd, change: true }, n)
 }
