@@ -445,7 +445,8 @@ class Changes:
 
     def test_watchdog(self):
         """Python's watchdog, as development servers use it."""
-        python = shutil.which("python3")
+        # Debian's, which has its package.
+        python = "/usr/bin/python3"
         need(
             subprocess.run([python, "-c", "import watchdog.observers"], capture_output=True).returncode == 0,
             "python3 has no watchdog",
@@ -455,7 +456,7 @@ class Changes:
             "import time\nfrom watchdog.observers.inotify import InotifyObserver as Observer\n"
             "from watchdog.events import FileSystemEventHandler as Handler\n"
             "class Told(Handler):\n    def on_any_event(self, e):\n"
-            "        print(e.event_type, e.src_path, e.dest_path, flush=True)\n"
+            "        print(e.event_type, e.src_path, getattr(e, 'dest_path', ''), flush=True)\n"
             f"o = Observer(); o.schedule(Told(), {d!r}, recursive=True); o.start(); print('ready', flush=True)\n"
             "while True: time.sleep(100)\n"
         )
