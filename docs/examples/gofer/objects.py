@@ -116,6 +116,7 @@ class Store(Tree):
     def __init__(self, objects):
         super().__init__()
         self.objects = weakref.WeakValueDictionary()  # by inode number
+        self.made = set()  # the inode numbers of all objects that there ever were
         # All memfds have one device number. Directories get it, too.
         self.device = self.new_object().attr().dev
         self.top = Directory(self.device)
@@ -145,6 +146,7 @@ class Store(Tree):
     def new_object(self):
         node = Object(os.memfd_create("object"))
         self.objects[node.attr().ino] = node
+        self.made.add(node.attr().ino)
         return node
 
     # What the gofer answers.
@@ -173,7 +175,7 @@ class Store(Tree):
     def by_descriptor(self, fd):
         """An object by a descriptor, which may be all that is left of it. Other files are refused."""
         s = os.fstat(fd)
-        if not stat.S_ISREG(s.st_mode) or s.st_dev != self.device:
+        if not stat.S_ISREG(s.st_mode) or s.st_dev != self.device or s.st_ino not in self.made:
             fail(errno.EINVAL)
         return self.objects.get(s.st_ino) or Object(reopen(fd, READ_WRITE))
 

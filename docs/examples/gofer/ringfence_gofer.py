@@ -236,14 +236,19 @@ class Fields:
         demand(0 <= nanoseconds < NANO)
         return seconds * NANO + nanoseconds
 
+    def owner(self):
+        """A user or group ID, or None: no change."""
+        value = self.u32()
+        return None if value == 0xFFFFFFFF else value
+
     def changes(self):
         given, changes = self.upto(0xFF), Changes()
         if given & 1:
             changes.mode = self.upto(MAX_MODE)
         if given & 2:
-            changes.uid = self.u32()
+            changes.uid = self.owner()
         if given & 4:
-            changes.gid = self.u32()
+            changes.gid = self.owner()
         if given & 8:
             changes.size = self.u64()
             demand(changes.size < 1 << 63)
@@ -427,7 +432,7 @@ class Connection:
         elif kind == stat.S_IFREG:
             given.append(self.tree.open(node, access))
         else:
-            fail(errno.ELOOP if kind == stat.S_IFLNK else errno.ENXIO)
+            fail(errno.EOPNOTSUPP if access == PLACE else errno.ELOOP if kind == stat.S_IFLNK else errno.ENXIO)
         return self.tree.attr(node).pack()
 
     def open_directory(self, fields, descriptors, given):
