@@ -193,15 +193,21 @@ fn vnet_header(got: &Captured, link: usize, len: usize) -> Vec<u8> {
     header
 }
 
+/// Frames that one call moves into a ring.
+const MOVED: usize = 4096;
+
 impl Packets {
     /// Moves frames into the ring; whether the program has some to read. `None` without a ring.
     fn fill(&self) -> Option<bool> {
         let mut rings = self.ring.lock();
         let (reserve, vnet) = (rings.reserve, rings.vnet);
         let ring = rings.receive.as_mut()?;
-        while let Ok(got) = self.socket.receive(true)
-            && ring.has_room()
-        {
+        // The program may make room, and others may send, as fast as frames are moved.
+        for _ in 0..MOVED {
+            let Ok(got) = self.socket.receive(true) else { break };
+            if !ring.has_room() {
+                break;
+            }
             let link = self.net.stack().link(got.iface);
             let mut from = sockaddr(got.protocol, got.iface, link.as_deref(), got.kind as u8, got.from);
             from.resize(LEN, 0);
@@ -279,16 +285,23 @@ impl Packets {
         {
             return Err(Errno::EINVAL);
         }
+        // Offloads of a program's reach drivers of the host: only what the stack itself could have asked for.
+        if !vnet::cuts_its_checksum(&offload, frame.get(link..).unwrap_or_default()) {
+            return Err(Errno::EINVAL);
+        }
         self.socket.send(self.net.now(), frame, offload, to)?;
         Ok(data.len())
     }
 
     /// Sends what the program has marked in the ring, and returns how many bytes.
-    fn send_ring(&self, to: Option<(u32, u16, Mac)>) -> Result<usize> {
+    fn send_ring(&self, cx: &dyn Caller, to: Option<(u32, u16, Mac)>) -> Result<usize> {
         let mut sent = 0;
         // The program may mark slots as fast as they are sent: each is sent once for a call.
         let count = self.ring.lock().transmit.as_ref().map_or(0, Transmit::count);
         for _ in 0..count {
+            if cx.is_killed() {
+                return Ok(sent);
+            }
             // The lock is not held while a frame is sent: it may come to this socket again.
             let (slot, frame, vnet, loss) = {
                 let mut rings = self.ring.lock();
@@ -409,7 +422,7 @@ impl Connect for Packets {
 }
 
 impl Transfer for Packets {
-    fn send(&self, _cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+    fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         let to = match req.addr {
             Some(addr) => {
                 let (protocol, index, mac) = parse(addr)?;
@@ -421,7 +434,7 @@ impl Transfer for Packets {
             let rings = self.ring.lock();
             (rings.transmit.is_some(), rings.vnet)
         };
-        if rings { self.send_ring(to) } else { self.send_frame(req.data, vnet, to) }
+        if rings { self.send_ring(cx, to) } else { self.send_frame(req.data, vnet, to) }
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_ERRQUEUE != 0 {
@@ -490,7 +503,8 @@ impl SocketOptions for Packets {
                     Some(ring) => ring.freezes(),
                     None => (rings.version == ring::V3).then_some(0),
                 };
-                let words = [Some(packets), Some(drops), freezes];
+                // Packets are all that came (packet(7)).
+                let words = [Some(packets.wrapping_add(drops)), Some(drops), freezes];
                 Ok(words.into_iter().flatten().flat_map(u32::to_ne_bytes).collect())
             }
             (SOL_PACKET, PACKET_FANOUT) => Ok(int(fanout::shown(&self.socket))),

@@ -113,6 +113,9 @@ pub fn decode(header: &[u8; HEADER], frame: &[u8], link: u16) -> Option<Offload>
     let gso = match header[1] & !GSO_ECN {
         GSO_NONE => None,
         GSO_TCPV4 | GSO_TCPV6 if word(4) > 0 => {
+            if link == ETHERNET && !matches!(frame.get(12..14)?, kind if kind == IPV4 || kind == IPV6) {
+                return None;
+            }
             Some(Gso { size: word(4), headers: tcp_headers(frame.get(link.into()..)?)? })
         }
         // Datagrams that their sender has not cut.
@@ -121,14 +124,27 @@ pub fn decode(header: &[u8; HEADER], frame: &[u8], link: u16) -> Option<Offload>
     Some(Offload { checksum, gso })
 }
 
-/// Bytes of the IP and TCP headers of a packet. The header's own count is a hint only.
+/// Whether a checksum that is left to do is the one of the TCP packet that is to be cut. Linux's own drivers get no other ones.
+pub fn cuts_its_checksum(offload: &Offload, ip: &[u8]) -> bool {
+    let length = ip_headers(ip);
+    offload.gso.is_none()
+        || matches!(offload.checksum, Checksum::Partial { start, offset: 16 } if Some(usize::from(start)) == length)
+}
+
+/// Bytes of the IP header of a packet of TCP.
+fn ip_headers(ip: &[u8]) -> Option<usize> {
+    match ip.first()? >> 4 {
+        4 if *ip.get(9)? == TCP => Some(usize::from(ip.first()? & 0xf) * 4).filter(|length| *length >= 20),
+        6 if *ip.get(6)? == TCP => Some(40),
+        _ => None,
+    }
+}
+
+/// Bytes of the IP and TCP headers of a packet, all of which are there. The header's own count is a hint only.
 fn tcp_headers(ip: &[u8]) -> Option<u16> {
-    let length = match ip.first()? >> 4 {
-        4 if *ip.get(9)? == TCP => usize::from(ip.first()? & 0xf) * 4,
-        6 if *ip.get(6)? == TCP => 40,
-        _ => return None,
-    };
-    u16::try_from(length + usize::from(ip.get(length + 12)? >> 4) * 4).ok()
+    let length = ip_headers(ip)?;
+    let tcp = Some(usize::from(ip.get(length + 12)? >> 4) * 4).filter(|tcp| *tcp >= 20)?;
+    u16::try_from(ip.get(..length + tcp)?.len()).ok()
 }
 
 #[cfg(test)]
@@ -188,6 +204,21 @@ mod tests {
         assert_eq!(with([0, 5, 0, 0, 1, 0, 0, 0, 0, 0], &tcp), None);
         assert_eq!(with([0, 1, 0, 0, 1, 0, 0, 0, 0, 0], &tcp[..30]), None);
         assert_eq!(with([1, 0, 0, 0, 0, 0, 3, 0, 0, 0], &tcp), None);
+        // Headers of IP or TCP that are too short, or longer than the packet; another kind of frame.
+        let sound = [1, GSO_TCPV4, 0, 0, 1, 0, 34, 0, 16, 0];
+        let offload = with(sound, &tcp).unwrap();
+        assert!(cuts_its_checksum(&offload, &tcp[14..]));
+        for (at, value) in [(14, 0x44), (46, 4 << 4), (46, 15 << 4), (12, 0x86), (12, 0x09)] {
+            let mut bad = tcp.clone();
+            bad[at] = value;
+            assert_eq!(with(sound, &bad), None, "{at} {value:x}");
+        }
+        // A checksum elsewhere, or none.
+        for (at, value) in [(0, 0), (0, 2), (6, 35), (8, 6)] {
+            let mut bad = sound;
+            bad[at] = value;
+            assert!(!cuts_its_checksum(&with(bad, &tcp).unwrap(), &tcp[14..]), "{at} {value}");
+        }
         assert_eq!(with([2, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]).map(|o| o.checksum), Some(Checksum::Valid));
     }
 }

@@ -149,7 +149,12 @@ impl Rings {
             (false, V3) => self.receive = Some(Receive::blocks(shape, private)),
             (false, version) => self.receive = Some(Receive::slots(shape, version)),
         }
-        self.place()
+        let placed = self.place();
+        if placed.is_err() {
+            // The other one keeps its memory.
+            if sends { self.transmit = None } else { self.receive = None }
+        }
+        placed
     }
 
     fn check(&self, shape: &Shape, least: usize, private: usize) -> Result<()> {
@@ -171,8 +176,8 @@ impl Rings {
     fn place(&mut self) -> Result<()> {
         let received = self.receive.as_ref().map_or(0, Receive::size);
         let size = received + self.transmit.as_ref().map_or(0, Transmit::size);
-        self.memory = None;
         if size == 0 {
+            self.memory = None;
             return Ok(());
         }
         let fd = Arc::new(hostsys::memfd::create(c"packets", size, false)?);

@@ -6,7 +6,7 @@ use super::capture::{ALL, Capture, CapturedFrame, Filter, Observer, PacketType, 
 use super::fanout::{Choice, Fanout, FanoutRequest, Fanouts};
 use super::iface::{Iface, Kind, Upper};
 use super::links::Links;
-use super::transmit::{loop_back, transmit};
+use super::transmit::{loop_back, send_cut};
 use crate::buf::Buf;
 use crate::frame::{Checksum, Frame, Offload, finish_checksum};
 use crate::memory::Charge;
@@ -247,7 +247,7 @@ impl PacketSocket {
         if link.kind == Kind::Loopback {
             loop_raw(&link, frame);
         } else {
-            transmit(&link, frame);
+            send_cut(&link, frame);
         }
         self.links.inbox.finish(&*self.upper, now);
         Ok(data.len())

@@ -5,7 +5,7 @@
 
 use super::bridge::PortSettings;
 use super::driver::{Bridge, Driver, Vlan};
-use super::iface::{Iface, Inbox};
+use super::iface::{Iface, Inbox, Kind};
 use super::inbox::{Way, flow_of};
 use super::vlan;
 use crate::buf::Buf;
@@ -79,16 +79,17 @@ pub(crate) fn loop_back(flow: u32, iface: &Arc<Iface>, mut frame: Frame) {
     arrive(flow, iface, frame);
 }
 
-/// Sends a frame with its Ethernet header as the driver can take it: with complete checksum, cut into segments.
+/// Sends a frame as the driver can take it: with complete checksum, cut into segments.
 pub(crate) fn send_cut(iface: &Iface, mut frame: Frame) {
     let features = iface.features();
-    let v6 = frame.buf.get(12..14) == Some(&[0x86, 0xdd]);
+    let link = if iface.kind == Kind::Tunnel { 0 } else { Ethernet::LEN };
+    let v6 = frame.buf.get(link..).and_then(<[u8]>::first).is_some_and(|first| first >> 4 == 6);
     let cut = frame.offload.gso.is_some() && !(if v6 { features.tso6 } else { features.tso4 });
     if !cut && (features.checksum || frame.offload == Offload::default()) {
         return transmit(iface, frame);
     }
-    let ethernet: Buf = frame.buf.slice(0, Ethernet::LEN);
-    frame.buf.trim_front(Ethernet::LEN);
+    let ethernet: Buf = frame.buf.slice(0, link);
+    frame.buf.trim_front(link);
     if !cut {
         finish_checksum(&mut frame);
         frame.buf.push_front(&ethernet);
