@@ -97,10 +97,13 @@ fn reply(request: &Request<'_>, bytes: &mut Bytes<'_>) -> (Reply, usize) {
         Request::Open { access: fileproto::Access::Directory, .. } => {
             (Reply::Opened(attr(bytes, S_IFDIR)), 1)
         }
-        Request::Open { .. } | Request::Create { .. } | Request::CreateUnnamed { .. } => {
-            (Reply::Opened(attr(bytes, S_IFREG)), 1)
+        Request::Open { .. }
+        | Request::Create { .. }
+        | Request::CreateUnnamed { .. }
+        | Request::OpenAgain { .. } => (Reply::Opened(attr(bytes, S_IFREG)), 1),
+        Request::ReadLink { .. } | Request::ReadLinkAgain => {
+            done(Reply::Link { attr: attr(bytes, S_IFLNK), text: text(bytes) })
         }
-        Request::ReadLink { .. } => done(Reply::Link { attr: attr(bytes, S_IFLNK), text: text(bytes) }),
         Request::List { .. } => {
             let entries = usize::from(bytes.byte());
             let entry =

@@ -237,7 +237,7 @@ fn request(bytes: &mut Bytes<'_>) -> Request<'static> {
     let kinds =
         [Kind::Directory, Kind::Fifo, Kind::Socket, Kind::Whiteout, Kind::Symlink(one(bytes, &TEXTS))];
     let (dir, name) = (handle(bytes), one(bytes, &NAMES));
-    match bytes.byte() % 24 {
+    match bytes.byte() % 26 {
         0 => Request::Attach { version: bytes.word() % 3 },
         1 => Request::Channel,
         2 => Request::Stat { dir },
@@ -270,6 +270,8 @@ fn request(bytes: &mut Bytes<'_>) -> Request<'static> {
         20 => Request::Close { handles: vec![dir] },
         21 => Request::Open { dir, name, access: one(bytes, &access) },
         22 => Request::Look { dir, places: bytes.byte() & 1 != 0, names: vec![name, one(bytes, &NAMES)] },
+        23 => Request::OpenAgain { access: one(bytes, &access) },
+        24 => Request::ReadLinkAgain,
         _ => Request::Walk { dir, path: one(bytes, &PATHS), keep: bytes.byte() & 1 != 0 },
     }
 }

@@ -204,10 +204,14 @@ fn fields(r: &mut Reader<'_>, operation: u16) -> Option<Reply> {
             Reply::Walked { own, attrs: (0..count).map(|_| r.attr()).collect::<Option<_>>()?, errno, handle }
         }
         operation::STAT | operation::MAKE | operation::SET_ATTR => Reply::Attr(r.attr()?),
-        operation::OPEN | operation::OPEN_DIRECTORY | operation::CREATE | operation::CREATE_UNNAMED => {
-            Reply::Opened(r.attr()?)
+        operation::OPEN
+        | operation::OPEN_DIRECTORY
+        | operation::CREATE
+        | operation::CREATE_UNNAMED
+        | operation::OPEN_AGAIN => Reply::Opened(r.attr()?),
+        operation::READ_LINK | operation::READ_LINK_AGAIN => {
+            Reply::Link { attr: r.attr()?, text: r.text()?.to_vec() }
         }
-        operation::READ_LINK => Reply::Link { attr: r.attr()?, text: r.text()?.to_vec() },
         operation::LIST => {
             let (next, count) = (r.u64()?, usize::try_from(r.u32()?).ok()?);
             if count > MAX_MESSAGE / ENTRY {

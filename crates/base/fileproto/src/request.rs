@@ -146,6 +146,8 @@ pub mod operation {
     pub const MARK: u16 = 21;
     pub const CLOSE: u16 = 22;
     pub const LOOK: u16 = 23;
+    pub const OPEN_AGAIN: u16 = 24;
+    pub const READ_LINK_AGAIN: u16 = 25;
 }
 
 /// What the kernel inside asks for. Symbolic links are never followed.
@@ -329,6 +331,14 @@ pub enum Request<'a> {
         /// Their names, 1 to [`MAX_LOOK`].
         names: Vec<&'a [u8]>,
     },
+    /// Opens the regular file behind the descriptor in the message once more, whatever has become of its names.
+    /// [`crate::Reply::Opened`] with a descriptor.
+    OpenAgain {
+        /// How it is opened: for reading, writing or both.
+        access: Access,
+    },
+    /// The text of the symbolic link behind the descriptor in the message. [`crate::Reply::Link`].
+    ReadLinkAgain,
 }
 
 /// The header of a message.
@@ -363,6 +373,8 @@ impl Request<'_> {
             Request::Mark { .. } => operation::MARK,
             Request::Close { .. } => operation::CLOSE,
             Request::Look { .. } => operation::LOOK,
+            Request::OpenAgain { .. } => operation::OPEN_AGAIN,
+            Request::ReadLinkAgain => operation::READ_LINK_AGAIN,
         }
     }
 
@@ -376,7 +388,7 @@ impl Request<'_> {
         let mut w = Writer::new(Header { sequence, operation: self.operation(), processor });
         match self {
             Request::Attach { version } => w.u32(*version),
-            Request::Channel => {}
+            Request::Channel | Request::ReadLinkAgain => {}
             Request::Walk { dir, path, keep } => {
                 w.u64(*dir);
                 w.u32((*keep).into());
@@ -478,6 +490,7 @@ impl Request<'_> {
                 w.u32(u32::try_from(names.len()).unwrap_or(u32::MAX));
                 names.iter().for_each(|name| w.bytes(name));
             }
+            Request::OpenAgain { access } => w.u32(*access as u32),
         }
         w.0
     }
@@ -497,8 +510,7 @@ impl<'a> Request<'a> {
             }
             operation::STAT => Request::Stat { dir: r.u64()? },
             operation::OPEN => {
-                let (dir, access) = (r.u64()?, r.u32()?);
-                let access = *Access::ALL.get(usize::try_from(access).ok()?)?;
+                let (dir, access) = (r.u64()?, access(r)?);
                 Request::Open { dir, name: r.name()?, access }
             }
             operation::OPEN_DIRECTORY => Request::OpenDirectory { dir: r.u64()? },
@@ -559,11 +571,17 @@ impl<'a> Request<'a> {
                 }
                 Request::Look { dir, places, names: (0..count).map(|_| r.name()).collect::<Option<_>>()? }
             }
+            operation::OPEN_AGAIN => Request::OpenAgain { access: access(r)? },
+            operation::READ_LINK_AGAIN => Request::ReadLinkAgain,
             _ => return None,
         };
         r.end()?;
         Some((header, request))
     }
+}
+
+fn access(r: &mut Reader<'_>) -> Option<Access> {
+    Access::ALL.get(usize::try_from(r.u32()?).ok()?).copied()
 }
 
 fn write_rights(w: &mut Writer, Rights { mode, uid, gid }: Rights) {

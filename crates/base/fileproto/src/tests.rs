@@ -27,6 +27,8 @@ fn requests() -> Vec<Request<'static>> {
         Request::Walk { dir: 1, path: b"a/b c/.x", keep: true },
         Request::Stat { dir: 1 },
         Request::OpenDirectory { dir: u64::MAX },
+        Request::OpenAgain { access: Access::ReadWrite },
+        Request::ReadLinkAgain,
         Request::Create { dir: 1, name: b"new", rights: RIGHTS },
         Request::CreateUnnamed { dir: 1, rights: RIGHTS },
         Request::Link { from: Source::Named { dir: 1, name: b"old" }, dir: 2, name: b"new" },
@@ -80,6 +82,8 @@ fn replies() -> Vec<(u16, Reply)> {
         (operation::SET_ATTR, Reply::Attr(attr)),
         (operation::OPEN, Reply::Opened(attr)),
         (operation::OPEN_DIRECTORY, Reply::Opened(attr)),
+        (operation::OPEN_AGAIN, Reply::Opened(attr)),
+        (operation::READ_LINK_AGAIN, Reply::Link { attr, text: vec![b'.'] }),
         (operation::CREATE, Reply::Opened(attr)),
         (operation::CREATE_UNNAMED, Reply::Opened(attr)),
         (operation::READ_LINK, Reply::Link { attr, text: vec![b'.'; MAX_TEXT] }),
@@ -257,7 +261,7 @@ fn random_bytes_do_no_harm() {
         if let Some((header, request)) = Request::decode(bytes) {
             assert_eq!(request.encode_on(header.sequence, header.processor), bytes);
         }
-        for operation in operation::ATTACH..=operation::LOOK {
+        for operation in operation::ATTACH..=operation::READ_LINK_AGAIN {
             if let Some(reply) = Reply::decode(bytes, 1, operation) {
                 assert_eq!(reply.encode(1, operation), bytes);
             }

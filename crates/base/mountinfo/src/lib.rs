@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -11,6 +12,10 @@ use std::path::PathBuf;
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
+    /// Its number.
+    pub id: u64,
+    /// The number of the mount that it is on.
+    pub parent: u64,
     /// Path in the file system that the mount shows.
     pub root: PathBuf,
     /// Where it is.
@@ -35,13 +40,31 @@ pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
 
+/// The numbers of the mounts on a mount, on those, and so on, and its own.
+pub fn tree_of(mounts: &[Mount], id: u64) -> BTreeSet<u64> {
+    let mut tree = BTreeSet::from([id]);
+    loop {
+        let before = tree.len();
+        let on = mounts.iter().filter(|mount| tree.contains(&mount.parent)).map(|mount| mount.id);
+        let on: Vec<_> = on.collect();
+        tree.extend(on);
+        if tree.len() == before {
+            return tree;
+        }
+    }
+}
+
 /// `ID parent major:minor ROOT POINT options [optional...] - TYPE SOURCE OPTIONS`
 fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let (root, point) = (fields.by_ref().nth(3)?, fields.next()?);
+    let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
+    let (id, parent) = (number()?, number()?);
+    let (root, point) = (fields.by_ref().nth(1)?, fields.next()?);
     fields.find(|field| *field == b"-")?;
     let (fstype, source, options) = (fields.next()?, fields.next()?, fields.next()?);
     Some(Mount {
+        id,
+        parent,
         root: unescape(root).into(),
         point: unescape(point).into(),
         fstype: unescape(fstype).into_string().ok()?,
@@ -82,6 +105,8 @@ mod tests {
         assert_eq!(mounts.len(), 2);
         assert_eq!((mounts[0].root.to_str(), mounts[0].point.to_str()), (Some("/"), Some("/")));
         let data = &mounts[1];
+        assert_eq!((data.id, data.parent), (42, 27));
+        assert_eq!((tree_of(&mounts, 27).len(), tree_of(&mounts, 42).len()), (2, 1));
         assert_eq!((data.root.to_str(), data.point.to_str()), (Some("/part"), Some("/srv/my data")));
         assert_eq!((data.fstype.as_str(), data.source.to_str()), ("xfs", Some("/dev/vdb")));
         assert!(data.has_option("noquota") && !data.has_option("quota"));

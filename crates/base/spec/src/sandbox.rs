@@ -54,6 +54,9 @@ pub struct SandboxSpec {
     /// a tree there is the index of its descriptor.
     #[serde(default)]
     pub socket_gofer: Option<FdIndex>,
+    /// Leads to the container's gofer, which opens files of the trees once more that the kernel has open.
+    #[serde(default)]
+    pub opening_gofer: Option<FdIndex>,
     /// What programs can do with Unix sockets of the host in these trees.
     #[serde(default)]
     pub host_uds: HostUds,

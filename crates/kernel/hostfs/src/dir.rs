@@ -2,7 +2,7 @@
 
 use crate::fs::Mode;
 use crate::node::{Node, OpenDir};
-use abi::{Errno, Result};
+use abi::Result;
 use hostsys::fs as host;
 use hosttree::DirectoryRef;
 use lock_order::Mutex;
@@ -47,10 +47,8 @@ impl Dir {
     pub fn new(node: Arc<Node>) -> Result<Dir> {
         let here = match node.fs.mode {
             Mode::Exclusive => None,
-            Mode::Shared => match node.dir() {
+            Mode::Shared => match node.hold_dir() {
                 Ok(dir) => Held::new(&node.fs.home.held_dirs, dir),
-                // A working directory that was removed.
-                Err(Errno::ENOENT) => None,
                 Err(error) => return Err(error),
             },
         };

@@ -7,6 +7,8 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use hostsys::fs::{self as host, Access};
 use hostsys::memfd::CopyArea;
+use hosttree::{Changes, Target};
+use rights::Cap;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -86,6 +88,26 @@ impl File {
         }
     }
 
+    /// The mode that a change of the content by this caller leaves as it is, set-ID bits included. The host takes them away whenever
+    /// its own caller lacks CAP_FSETID in its initial user namespace, as the sentry does.
+    fn kept_mode(&self, cx: &dyn Caller) -> Option<u32> {
+        let mode = self.node.known().mode;
+        (mode & 0o6000 != 0 && cx.creds().capable(Cap::FSETID)).then_some(mode & 0o7777)
+    }
+
+    /// Changes the content with `change`.
+    fn change<T>(&self, cx: &dyn Caller, change: impl FnOnce(&Arc<OwnedFd>) -> Result<T>) -> Result<T> {
+        let kept = self.kept_mode(cx);
+        let _changing = self.node.writing();
+        let fd = self.fd()?;
+        let done = change(&fd)?;
+        if let Some(mode) = kept {
+            let changes = Changes { mode: Some(mode), ..Changes::default() };
+            self.node.fs.top.set_attr(Target::Open(&fd), &changes)?;
+        }
+        Ok(done)
+    }
+
     fn reaches(&self, end: u64) -> bool {
         FileOps::attr(self).is_some_and(|a| a.is_ok_and(|a| a.size >= end))
     }
@@ -151,10 +173,11 @@ impl FileOps for File {
         self.node.was_read();
         Some(done)
     }
-    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
-        let _changing = self.node.writing();
-        self.begins_write(off + buf.len() as u64);
-        host::pwrite_full(&*self.fd()?, buf, off)
+    fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+        self.change(cx, |fd| {
+            self.begins_write(off + buf.len() as u64);
+            host::pwrite_full(&**fd, buf, off)
+        })
     }
     fn attr(&self) -> Option<Result<Attr>> {
         // The descriptor reaches the file whatever has become of its name.
@@ -168,14 +191,14 @@ impl FileOps for File {
 }
 
 impl SeekOps for File {
-    fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
-        let _changing = self.node.writing();
-        self.begins_write(0);
-        let fd = self.fd()?;
-        let n = host::append(&*fd, buf)?;
-        let size = self.node.attr_open(&fd)?.size;
-        self.node.watch.wrote_to(size);
-        Ok((n, size))
+    fn append(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
+        self.change(cx, |fd| {
+            self.begins_write(0);
+            let n = host::append(&**fd, buf)?;
+            let size = self.node.attr_open(fd)?.size;
+            self.node.watch.wrote_to(size);
+            Ok((n, size))
+        })
     }
     fn seek_special(&self, _cx: &dyn Caller, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
@@ -197,15 +220,15 @@ impl StorageOps for File {
         }
         host::sync(&*self.fd()?, data_only)
     }
-    fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
-        let _changing = self.node.writing();
-        host::allocate(&*self.fd()?, mode, off, len)
+    fn allocate(&self, cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
+        self.change(cx, |fd| host::allocate(&**fd, mode, off, len))
     }
-    fn clone_range(&self, _cx: &dyn Caller, from: &OpenFile, off: u64, len: u64, at: u64) -> Result<()> {
-        let from = from.ops.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
-        let (to, from) = (self.fd.as_ref().ok_or(Errno::EROFS)?, from.fd()?);
-        let _changing = self.node.writing();
-        host::clone_range(&**to, at, &*from, off, len)
+    fn clone_range(&self, cx: &dyn Caller, from: &OpenFile, off: u64, len: u64, at: u64) -> Result<()> {
+        let from = from.ops.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?.fd()?;
+        if self.fd.is_none() {
+            return Err(Errno::EROFS);
+        }
+        self.change(cx, |to| host::clone_range(&**to, at, &*from, off, len))
     }
     fn lock_file(&self, file: &OpenFile) -> Result<Option<LockFile>> {
         let Some(fd) = &self.fd else { return Ok(None) };
@@ -256,8 +279,9 @@ impl MapOps for File {
             if self.node.reads_show() { Some(Box::new(Read(self.node.clone()))) } else { None };
         Some(LentFd { fd: self.fd().ok()?, after })
     }
-    fn lend_to_write(&self, _cx: &dyn Caller, file: &OpenFile, len: usize) -> Option<LentFd> {
-        if !self.exact || !file.writable() || self.node.fs.mode == Mode::Exclusive {
+    fn lend_to_write(&self, cx: &dyn Caller, file: &OpenFile, len: usize) -> Option<LentFd> {
+        let exclusive = self.node.fs.mode == Mode::Exclusive;
+        if !self.exact || !file.writable() || exclusive || self.kept_mode(cx).is_some() {
             return None;
         }
         // The watch on the directory would tell of each one as if others had made it.

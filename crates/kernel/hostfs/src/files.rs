@@ -33,12 +33,17 @@ type Key = (u64, u64, u32);
 #[derive(Default)]
 pub(crate) struct Attached {
     list: Attachments,
-    _object: Option<OwnedFd>,
+    object: Option<Arc<OwnedFd>>,
 }
 
 impl Attached {
     pub fn list(&self) -> &Attachments {
         &self.list
+    }
+
+    /// A descriptor of the object by O_PATH.
+    pub fn object(&self) -> Option<Arc<OwnedFd>> {
+        self.object.clone()
     }
 }
 
@@ -67,6 +72,8 @@ pub struct HostFiles {
     pub(crate) held_dirs: Arc<AtomicUsize>,
     poller: Mutex<Option<Arc<Poller>>>,
     pub(crate) device_numbers: Arc<DeviceNumbers>,
+    /// Our device numbers for the host's: two trees of one file system have the same.
+    devices: read_biased_lock::RwLock<Vec<(u64, u64)>>,
     /// Device number of imported files.
     pub(crate) imported_dev: u64,
     next_node: AtomicU64,
@@ -97,6 +104,7 @@ impl HostFiles {
             poller: Mutex::default(),
             imported_dev: device_numbers.alloc(),
             device_numbers: device_numbers.clone(),
+            devices: read_biased_lock::RwLock::default(),
             next_node: AtomicU64::new(1),
         })
     }
@@ -124,17 +132,33 @@ impl HostFiles {
         others.filter_map(Weak::upgrade).for_each(|tree| f(&tree));
     }
 
+    /// Our number for a host device.
+    pub(crate) fn device(&self, host_dev: u64) -> u64 {
+        let known = |t: &[(u64, u64)]| t.iter().find(|(h, _)| *h == host_dev).map(|(_, ours)| *ours);
+        let ours = known(&self.devices.read());
+        if let Some(ours) = ours {
+            return ours;
+        }
+        let mut t = self.devices.write();
+        if let Some(ours) = known(&t) {
+            return ours;
+        }
+        let new = self.device_numbers.alloc();
+        t.push((host_dev, new));
+        new
+    }
+
     pub(crate) fn next_node(&self) -> u64 {
         self.next_node.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What hangs on an object, which stays open as long as something does.
-    pub(crate) fn attached(&self, key: Key, object: Option<OwnedFd>) -> Arc<Attached> {
+    pub(crate) fn attached(&self, key: Key, object: Option<Arc<OwnedFd>>) -> Arc<Attached> {
         let mut all = self.attached.lock();
         if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
             return known;
         }
-        let new = Arc::new(Attached { list: Attachments::default(), _object: object });
+        let new = Arc::new(Attached { list: Attachments::default(), object });
         if all.len() >= 1024 && all.len().is_power_of_two() {
             all.retain(|_, known| known.strong_count() != 0);
         }

@@ -61,8 +61,6 @@ pub struct HostFs {
     /// If the tree is an overlay: when its upper layer was made. What is older lies below. Programs cannot change the
     /// time at which an object was made.
     pub(crate) layer_made: Option<Timespec>,
-    /// Our device numbers for the host's.
-    devices: read_biased_lock::RwLock<Vec<(u64, u64)>>,
 }
 
 impl HostFs {
@@ -120,7 +118,6 @@ impl HostFs {
             dated: attr.btime.is_some(),
             // The root is the upper layer's own directory.
             layer_made: attr.btime.filter(|_| layered),
-            devices: read_biased_lock::RwLock::new(vec![(attr.dev, home.device_numbers.alloc())]),
         });
         let node = Node::new(&fs, None, b"", attr, None);
         *fs.root.lock() = Some(node);
@@ -160,22 +157,6 @@ impl HostFs {
         if self.is_watched() {
             self.home.watches.settle(self.coherence);
         }
-    }
-
-    /// Our number for a host device.
-    pub(crate) fn device(&self, host_dev: u64) -> u64 {
-        let known = |t: &[(u64, u64)]| t.iter().find(|(h, _)| *h == host_dev).map(|(_, ours)| *ours);
-        let ours = known(&self.devices.read());
-        if let Some(ours) = ours {
-            return ours;
-        }
-        let mut t = self.devices.write();
-        if let Some(ours) = known(&t) {
-            return ours;
-        }
-        let new = self.home.device_numbers.alloc();
-        t.push((host_dev, new));
-        new
     }
 }
 

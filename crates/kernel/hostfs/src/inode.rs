@@ -16,15 +16,19 @@ use hostsys::fs::{self as host, Access};
 use hosttree::{Changes, Directory, Kind, Rights, SetTime, Source, Target};
 use lock_order::Mutex;
 use rights::Perm;
+use rights::file_caps::XATTR as FILE_CAPS;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::notify::OutsideWatch;
 use vfs::{
-    AclInode, Caller, Confirming, DirInode, DirectoryFile, FileOps, FileSystem, Inode, InodeRef, LinkInode,
-    NewNode, OutsideName, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
+    AclInode, Caller, Confirming, DirInode, DirectoryFile, FileOps, FileSystem, Hold, Inode, InodeRef,
+    LinkInode, NewNode, OutsideName, OutsideSocket, SetAttr, SpecialInode, TimeSet, XattrInode,
 };
 use wait::WaitQueue;
+
+/// How often a directory and something else may take each other's place while one name is looked up.
+const EXCHANGES: usize = 16;
 
 /// What may be told of an object when its attributes change, or when it is a directory.
 const ATTRIBUTES: u64 = libc::FAN_ATTRIB | libc::FAN_MODIFY | libc::FAN_ONDIR | libc::FAN_EVENT_ON_CHILD;
@@ -51,7 +55,7 @@ impl Node {
     }
 
     /// A descriptor of a regular file that is open anyway.
-    fn fd_in_use(&self) -> Option<Arc<OwnedFd>> {
+    pub(crate) fn fd_in_use(&self) -> Option<Arc<OwnedFd>> {
         let held = self.held.get();
         held.or_else(|| self.warm_fd())
     }
@@ -62,9 +66,12 @@ impl Node {
         if let Some(fd) = self.fd_in_use() {
             return f(&*self.fs.top, Target::Open(&fd));
         }
+        let top = &*self.fs.top;
         match self.kind {
-            S_IFREG if self.fs.mode == Mode::Exclusive => f(&*self.fs.top, Target::Open(&*self.read_fd()?)),
-            S_IFREG => self.named(f),
+            S_IFREG if self.fs.mode == Mode::Exclusive => f(top, Target::Open(&*self.read_fd()?)),
+            // One question in place of two.
+            S_IFREG if top.is_another_process() && self.place_within_reach().is_none() => self.named(f),
+            S_IFREG => f(top, Target::Open(&self.open(Access::Read)?)),
             S_IFDIR => f(&*self.dir()?, Target::This),
             _ => Err(Errno::EOPNOTSUPP),
         }
@@ -167,8 +174,11 @@ impl Inode for Node {
                 _ => host::truncate(self.open(Access::Write)?, size)?,
             }
         }
+        // A caller that may keep them keeps them: the host has taken them away, as after a write.
+        let set_id = self.known().mode & 0o6000 != 0 && set.size.is_some();
+        let kept = if set_id { Some(self.known().mode & 0o7777) } else { None };
         let changes = Changes {
-            mode: set.mode,
+            mode: set.mode.or(kept),
             uid: set.uid,
             gid: set.gid,
             atime: time(set.atime),
@@ -178,7 +188,12 @@ impl Inode for Node {
         if changes != Changes::default() {
             self.changing_told(told_of(&changes), || match &held {
                 Some(fd) if self.kind == S_IFREG => self.fs.top.set_attr(Target::Open(fd), &changes),
-                _ => self.named(|dir, target| dir.set_attr(target, &changes)),
+                _ => match self.placed(|dir, target| dir.set_attr(target, &changes)) {
+                    Err(Errno::ENOSYS) if self.kind == S_IFREG => {
+                        self.fs.top.set_attr(Target::Open(&self.open(Access::Read)?), &changes)
+                    }
+                    done => done,
+                },
             })?;
         }
         if set.mode.is_some() {
@@ -206,7 +221,11 @@ impl Inode for Node {
                 }
                 let unnamed = self.unnamed.lock().clone();
                 if let Some(fd) = unnamed {
-                    let exact = access == Access::ReadWrite;
+                    // It may be sealed by its mode, and a lease or a lock belongs to a host description.
+                    let own = self.fs.top.open_again(&fd, access).map(Arc::new);
+                    let exact = own.is_ok() || access == Access::ReadWrite;
+                    let fd = own.unwrap_or(fd);
+                    self.held.add(&fd);
                     return Ok(Arc::new(File::new(self.this()?, Some(fd), exact, access)));
                 }
                 let warm = if access == Access::Read { self.warm_fd() } else { None };
@@ -401,6 +420,36 @@ impl DirInode for Node {
         }
         Ok(node)
     }
+    fn lookup_anew(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if self.fs.mode == Mode::Exclusive || name.len() > NAME_MAX {
+            return self.lookup(cx, name);
+        }
+        let before = self.noted();
+        let (this, here) = (self.this()?, self.dir()?);
+        for _ in 0..EXCHANGES {
+            match here.walk(name) {
+                Ok((dir, _)) => {
+                    let node = Node::found(&this, name, dir.attr()?, before);
+                    node.keep_dir_within_reach(dir);
+                    return Ok(node);
+                }
+                Err(Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(error) => return Err(error),
+            }
+            let (place, told) = here.open(name, Access::Place)?;
+            let attr = Attr { btime: told.btime, ..self.fs.top.attr_open(&place)? };
+            if (attr.dev, attr.ino) != (told.dev, told.ino) {
+                // A gofer of others: its descriptors stand for nothing but content.
+                return self.lookup(cx, name);
+            }
+            if !attr.is_dir() {
+                let node = Node::found(&this, name, attr, before);
+                node.keep_within_reach(place);
+                return Ok(node);
+            }
+        }
+        Err(Errno::ESTALE)
+    }
     fn create(
         &self,
         _cx: &dyn Caller,
@@ -488,6 +537,7 @@ impl DirInode for Node {
     fn unlink(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
         let _changing = self.changing();
+        self.keep_watched(name);
         let naming = self.naming();
         let acting = self.acting(name, libc::FAN_DELETE | ATTRIBUTES, self.acted_on(name));
         self.dir()?.unlink(name, false)?;
@@ -527,6 +577,7 @@ impl DirInode for Node {
             return Err(Errno::EXDEV);
         }
         let _changing = (self.changing(), to.changing());
+        to.keep_watched(new_name);
         // Which object moves is known to the caller only: both are read again, unless the names say it.
         let naming = (self.naming(), to.naming());
         let moved = self.entry(name);
@@ -563,11 +614,19 @@ impl LinkInode for Node {
         }
         let before = self.known();
         let standing = self.standing();
+        if let Some(place) = self.place_within_reach()
+            && let Ok(text) = self.fs.top.read_link_at(&place)
+        {
+            self.was_read();
+            return Ok(text);
+        }
         let (dir, name) = self.place().ok_or(Errno::EINVAL)?;
         let dir = dir.dir()?;
         // What has the name by now is no link.
-        let (t, attr) =
-            dir.read_link(&name).map_err(|e| if e == Errno::EINVAL { Errno::ESTALE } else { e })?;
+        let (t, attr) = dir.read_link(&name).map_err(|e| match e {
+            Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR => Errno::ESTALE,
+            e => e,
+        })?;
         // It is the text of this link, not of one that took its place, if the link is afterwards what it was before.
         let stands = || standing.is_some() && self.is_certain() && standing == self.standing();
         let ours = self.fs.mode == Mode::Exclusive || stands() || {
@@ -640,12 +699,19 @@ impl Confirming for Node {
     fn changed(&self) {
         drop(self.changing());
     }
+    fn lost_name(&self) {
+        self.changed();
+        self.lost_a_name();
+    }
     fn watch_outside(&self, mask: u32) -> Option<OutsideWatch> {
         if self.fs.mode == Mode::Exclusive || !matches!(self.kind, S_IFREG | S_IFDIR) {
             return None;
         }
         let this: Object = self.this().ok()?;
         Some(Box::new(self.fs.home.outside.observe(&this, mask)?))
+    }
+    fn hold(&self) -> Result<Option<Hold>> {
+        self.hold_within_reach()
     }
     fn renamed(&self, dir: &InodeRef, name: &[u8]) {
         let _changing = self.changing();
@@ -691,10 +757,11 @@ impl XattrInode for Node {
     }
 }
 
-/// Only `user.` attributes of the host's files may be changed: to the others the host's kernel or its security modules give
-/// a meaning.
+/// Only `user.` attributes of the host's files may be changed, and the capabilities of programs: to the others the host's kernel or its
+/// security modules give a meaning.
 fn changeable(name: &[u8]) -> Result<()> {
     match name {
+        FILE_CAPS => Ok(()),
         _ if name.starts_with(b"user.") => Ok(()),
         _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::EPERM),

@@ -185,7 +185,7 @@ impl Outside {
             drop(old);
             Ok(observer)
         };
-        add().inspect_err(|e| log::warn!("changes by the host are not reported to a watch: {e}")).ok()
+        add().inspect_err(|e| log::debug!("changes by the host are not reported to a watch: {e}")).ok()
     }
 
     fn add(

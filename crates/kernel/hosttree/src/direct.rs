@@ -1,7 +1,8 @@
 //! Directories that this process reaches itself, each by a descriptor. See `hostsys::fs`.
 
+use crate::remote::Connection;
 use crate::{Changes, Directory, DirectoryRef, Kind, Rights, SetTime, Source, Target, same, towards};
-use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
+use abi::stat::{Attr, S_IFDIR, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use hostsys::fanotify::{self, Handle};
@@ -10,14 +11,18 @@ use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// A directory behind a descriptor.
-#[derive(Debug)]
-pub struct Direct(OwnedFd);
+/// A directory behind a descriptor, and the gofer of its tree, which can open files once more.
+pub struct Direct(OwnedFd, Option<Arc<Connection>>);
 
 impl Direct {
     /// O_PATH is enough.
     pub fn at(directory: OwnedFd) -> DirectoryRef {
-        Arc::new(Direct(directory))
+        Arc::new(Direct(directory, None))
+    }
+
+    /// The same with a gofer.
+    pub fn with_gofer(directory: OwnedFd, gofer: Option<Arc<Connection>>) -> DirectoryRef {
+        Arc::new(Direct(directory, gofer))
     }
 
     /// A descriptor of what `name` is, once its numbers are those expected.
@@ -30,6 +35,7 @@ impl Direct {
     fn readable<R>(&self, target: Target<'_>, f: impl FnOnce(BorrowedFd<'_>) -> Result<R>) -> Result<R> {
         match target {
             Target::Open(fd) => f(fd.as_fd()),
+            Target::Place(_) => Err(Errno::EOPNOTSUPP),
             Target::This => f(host::open_self(&self.0)?.as_fd()),
             Target::Named { name, key } => f(self.open_same(name, key, Access::Read)?.0.as_fd()),
         }
@@ -87,6 +93,35 @@ fn set_open(fd: BorrowedFd<'_>, changes: &Changes) -> Result<()> {
     Ok(())
 }
 
+/// The same of what an O_PATH descriptor stands for, but its size.
+fn set_place(fd: &OwnedFd, changes: &Changes) -> Result<()> {
+    if changes.size.is_some() {
+        return Err(Errno::EBADF);
+    }
+    if owned(changes) {
+        host::chown_place(fd, changes.uid, changes.gid)?;
+    }
+    if let Some(mode) = changes.mode {
+        match host::chmod_place(fd, mode) {
+            // Linux before 6.6.
+            Err(Errno::ENOSYS) => chmod_before_6_6(fd, mode)?,
+            done => done?,
+        }
+    }
+    if timed(changes) {
+        host::utimes_place(fd, time(changes.atime), time(changes.mtime))?;
+    }
+    Ok(())
+}
+
+/// chmod(2) of what an O_PATH descriptor stands for, without fchmodat2(2). ENOSYS but for directories.
+fn chmod_before_6_6(fd: &OwnedFd, mode: u32) -> Result<()> {
+    match host::identity(fd)?.file_type() {
+        S_IFDIR => host::chmod(host::open_self(fd)?, mode),
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
 impl Directory for Direct {
     fn as_any(&self) -> &dyn Any {
         self
@@ -107,7 +142,7 @@ impl Directory for Direct {
     fn walk(&self, path: &[u8]) -> Result<(DirectoryRef, Attr)> {
         let found = host::open_below(&self.0, path)?;
         let attr = host::identity(&found)?;
-        Ok((Direct::at(found), attr))
+        Ok((Direct::with_gofer(found, self.1.clone()), attr))
     }
 
     fn open(&self, name: &[u8], access: Access) -> Result<(OwnedFd, Attr)> {
@@ -120,6 +155,10 @@ impl Directory for Direct {
         host::open_self(&self.0)
     }
 
+    fn open_again(&self, file: &OwnedFd, access: Access) -> Result<OwnedFd> {
+        self.1.as_ref().ok_or(Errno::ESTALE)?.open_again(file, access)
+    }
+
     fn attr_open(&self, file: &OwnedFd) -> Result<Attr> {
         host::stat(file)
     }
@@ -130,6 +169,10 @@ impl Directory for Direct {
 
     fn read_link(&self, name: &[u8]) -> Result<(Vec<u8>, Option<Attr>)> {
         host::readlink_at(&self.0, name).map(|text| (text, None))
+    }
+
+    fn read_link_at(&self, place: &OwnedFd) -> Result<Vec<u8>> {
+        host::readlink_place(place)
     }
 
     fn create(&self, name: &[u8], rights: Rights) -> Result<(OwnedFd, Attr)> {
@@ -198,7 +241,8 @@ impl Directory for Direct {
     fn set_attr(&self, target: Target<'_>, changes: &Changes) -> Result<()> {
         let (name, key) = match target {
             Target::Open(fd) => return set_open(fd.as_fd(), changes),
-            Target::This => return set_open(host::open_self(&self.0)?.as_fd(), changes),
+            Target::This => return set_place(&self.0, changes),
+            Target::Place(fd) => return set_place(fd, changes),
             Target::Named { name, key } => (name, key),
         };
         // By a descriptor, and the object is compared: a process that may change the directory could exchange the name
@@ -206,26 +250,7 @@ impl Directory for Direct {
         if let Some(size) = changes.size {
             host::truncate(self.open_same(name, key, Access::Write)?.0, size)?;
         }
-        let (fd, attr) = self.open_same(name, key, Access::Place)?;
-        if owned(changes) {
-            host::chown_place(&fd, changes.uid, changes.gid)?;
-        }
-        if let Some(mode) = changes.mode {
-            if attr.file_type() == S_IFLNK {
-                return Err(Errno::EOPNOTSUPP);
-            }
-            match host::chmod_place(&fd, mode) {
-                // Linux before 6.6.
-                Err(Errno::ENOSYS) if matches!(attr.file_type(), S_IFREG | S_IFDIR) => {
-                    self.readable(target, |fd| host::chmod(fd, mode))?;
-                }
-                done => done?,
-            }
-        }
-        if timed(changes) {
-            host::utimes_place(&fd, time(changes.atime), time(changes.mtime))?;
-        }
-        Ok(())
+        set_place(&self.open_same(name, key, Access::Place)?.0, &Changes { size: None, ..*changes })
     }
 
     fn get_xattr(&self, target: Target<'_>, name: &[u8]) -> Result<Vec<u8>> {

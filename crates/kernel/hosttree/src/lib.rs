@@ -39,6 +39,8 @@ pub enum Target<'a> {
     },
     /// An open regular file or directory of the same tree.
     Open(&'a OwnedFd),
+    /// What an O_PATH descriptor of the same tree stands for, of any kind. EOPNOTSUPP for extended attributes and marks.
+    Place(&'a OwnedFd),
 }
 
 /// Attributes of a name, and a descriptor of a regular file.
@@ -96,12 +98,17 @@ pub trait Directory: Send + Sync {
     fn open(&self, name: &[u8], access: Access) -> Result<(OwnedFd, Attr)>;
     /// The directory itself, open for reading.
     fn open_self(&self) -> Result<OwnedFd>;
+    /// Opens the object of a descriptor of the tree, also one by O_PATH, once more, whatever has become of its names. Regular files
+    /// only. ESTALE where nothing can do that.
+    fn open_again(&self, file: &OwnedFd, access: Access) -> Result<OwnedFd>;
     /// Attributes of an open file of the tree. A back end may not know when it was made.
     fn attr_open(&self, file: &OwnedFd) -> Result<Attr>;
     /// All names but `.` and `..`.
     fn list(&self) -> Result<Vec<ListEntry>>;
     /// The text of a symbolic link, and its attributes at that time where they are known.
     fn read_link(&self, name: &[u8]) -> Result<(Vec<u8>, Option<Attr>)>;
+    /// The same by an O_PATH descriptor of the link. ESTALE where that is not possible.
+    fn read_link_at(&self, place: &OwnedFd) -> Result<Vec<u8>>;
 
     /// Makes a regular file, open for reading and writing, and what tells it from others. EEXIST.
     fn create(&self, name: &[u8], rights: Rights) -> Result<(OwnedFd, Attr)>;
@@ -118,7 +125,7 @@ pub trait Directory: Send + Sync {
     /// renameat2(2) to a name in `to`.
     fn rename(&self, name: &[u8], to: &dyn Directory, new_name: &[u8], flags: u32) -> Result<()>;
 
-    /// Sets attributes. EOPNOTSUPP for the mode of a link.
+    /// Sets attributes. EOPNOTSUPP for the mode of a link; ENOSYS for a mode by [`Target::Place`] before Linux 6.6.
     fn set_attr(&self, target: Target<'_>, changes: &Changes) -> Result<()>;
     /// getxattr(2), of regular files and directories; EOPNOTSUPP for others.
     fn get_xattr(&self, target: Target<'_>, name: &[u8]) -> Result<Vec<u8>>;

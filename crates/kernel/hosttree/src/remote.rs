@@ -307,11 +307,28 @@ impl Connection {
     }
 
     /// The same for an open file, which must be of the kind that its attributes say.
-    fn open(&self, request: &Request<'_>) -> Result<(OwnedFd, Attr)> {
-        let (Reply::Opened(attr), mut fds) = self.ask(request, None)? else { return Err(Errno::EIO) };
+    fn open(&self, request: &Request<'_>, with: Option<BorrowedFd<'_>>) -> Result<(OwnedFd, Attr)> {
+        let (Reply::Opened(attr), mut fds) = self.ask(request, with)? else { return Err(Errno::EIO) };
         let fd = fds.pop().ok_or(Errno::EIO)?;
         let kind = host::stat(&fd)?.mode & S_IFMT;
         if kind == attr.mode & S_IFMT { Ok((fd, attr)) } else { Err(Errno::EIO) }
+    }
+
+    /// Opens the regular file behind a descriptor of a tree of the gofer's once more.
+    pub(crate) fn open_again(&self, file: &OwnedFd, access: Access) -> Result<OwnedFd> {
+        if self.trust == Trust::Others {
+            // It gets no descriptor.
+            return Err(Errno::ESTALE);
+        }
+        let request = Request::OpenAgain { access: told(access) };
+        let (again, attr) = self.open(&request, Some(file.as_fd()))?;
+        let is_same = host::stat(file).is_ok_and(|a| (a.dev, a.ino) == (attr.dev, attr.ino));
+        if is_same && attr.file_type() == S_IFREG { Ok(again) } else { Err(Errno::EIO) }
+    }
+
+    /// A connection that only opens files once more, for a process that reaches the trees themselves.
+    pub fn for_opening_again(channel: OwnedFd) -> Arc<Connection> {
+        Connection::new(channel, Trust::Own, "the container's own files", None)
     }
 
     /// A directory is not used any more.
@@ -436,7 +453,7 @@ impl Remote {
     fn target<'a>(&self, target: Target<'a>) -> Result<(fileproto::Target<'a>, Option<BorrowedFd<'a>>)> {
         Ok(match target {
             Target::This => (fileproto::Target::Directory(self.handle), None),
-            Target::Open(fd) => (fileproto::Target::Descriptor, Some(fd.as_fd())),
+            Target::Open(fd) | Target::Place(fd) => (fileproto::Target::Descriptor, Some(fd.as_fd())),
             Target::Named { name, key: (dev, ino) } => {
                 let key = fileproto::Key { dev, ino };
                 (fileproto::Target::Named { dir: self.handle, name: check_name(name)?, key }, None)
@@ -449,6 +466,17 @@ impl Remote {
             Reply::Bytes(bytes) => Ok(bytes),
             _ => Err(Errno::EIO),
         }
+    }
+}
+
+/// An access as a message has it.
+fn told(access: Access) -> fileproto::Access {
+    match access {
+        Access::Place => fileproto::Access::Place,
+        Access::Read => fileproto::Access::Read,
+        Access::Write => fileproto::Access::Write,
+        Access::ReadWrite => fileproto::Access::ReadWrite,
+        Access::Directory => fileproto::Access::Directory,
     }
 }
 
@@ -556,17 +584,9 @@ impl Directory for Remote {
     }
 
     fn open(&self, name: &[u8], access: Access) -> Result<(OwnedFd, Attr)> {
-        let wanted = access;
-        let access = match access {
-            Access::Place => fileproto::Access::Place,
-            Access::Read => fileproto::Access::Read,
-            Access::Write => fileproto::Access::Write,
-            Access::ReadWrite => fileproto::Access::ReadWrite,
-            Access::Directory => fileproto::Access::Directory,
-        };
-        let opened =
-            self.connection.open(&Request::Open { dir: self.handle, name: check_name(name)?, access })?;
-        let is_right = match (wanted, opened.1.file_type()) {
+        let request = Request::Open { dir: self.handle, name: check_name(name)?, access: told(access) };
+        let opened = self.connection.open(&request, None)?;
+        let is_right = match (access, opened.1.file_type()) {
             (Access::Place, _) | (Access::Directory, S_IFDIR) => true,
             (Access::Read | Access::Write | Access::ReadWrite, kind) => matches!(kind, S_IFREG | S_IFIFO),
             (Access::Directory, _) => false,
@@ -575,8 +595,12 @@ impl Directory for Remote {
     }
 
     fn open_self(&self) -> Result<OwnedFd> {
-        let (fd, attr) = self.connection.open(&Request::OpenDirectory { dir: self.handle })?;
+        let (fd, attr) = self.connection.open(&Request::OpenDirectory { dir: self.handle }, None)?;
         if attr.file_type() == S_IFDIR { Ok(fd) } else { Err(Errno::EIO) }
+    }
+
+    fn open_again(&self, file: &OwnedFd, access: Access) -> Result<OwnedFd> {
+        self.connection.open_again(file, access)
     }
 
     fn attr_open(&self, file: &OwnedFd) -> Result<Attr> {
@@ -619,14 +643,25 @@ impl Directory for Remote {
         }
     }
 
+    fn read_link_at(&self, place: &OwnedFd) -> Result<Vec<u8>> {
+        if self.connection.trust == Trust::Others {
+            return Err(Errno::ESTALE);
+        }
+        match self.connection.ask(&Request::ReadLinkAgain, Some(place.as_fd()))?.0 {
+            Reply::Link { text, .. } => Ok(text),
+            _ => Err(Errno::EIO),
+        }
+    }
+
     fn create(&self, name: &[u8], rights: Rights) -> Result<(OwnedFd, Attr)> {
-        let made =
-            self.connection.open(&Request::Create { dir: self.handle, name: check_name(name)?, rights })?;
+        let made = self
+            .connection
+            .open(&Request::Create { dir: self.handle, name: check_name(name)?, rights }, None)?;
         if made.1.file_type() == S_IFREG { Ok(made) } else { Err(Errno::EIO) }
     }
 
     fn create_unnamed(&self, rights: Rights) -> Result<(OwnedFd, Attr)> {
-        let made = self.connection.open(&Request::CreateUnnamed { dir: self.handle, rights })?;
+        let made = self.connection.open(&Request::CreateUnnamed { dir: self.handle, rights }, None)?;
         if made.1.file_type() == S_IFREG { Ok(made) } else { Err(Errno::EIO) }
     }
 

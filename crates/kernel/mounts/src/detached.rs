@@ -20,7 +20,7 @@ impl FileOps for TreeFile {
         self
     }
     fn poll(&self, cx: &dyn Caller, file: &OpenFile) -> Events {
-        PathOnly.poll(cx, file)
+        PathOnly::default().poll(cx, file)
     }
 }
 

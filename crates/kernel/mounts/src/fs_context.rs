@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use user_ns::UserNamespace;
 use vfs::in_use::{InUse, Shared, Users};
 use vfs::mount::{Mount, Path};
-use vfs::{Caller, Internal};
+use vfs::{Caller, Dentry, Hold, Internal};
 
 /// A snapshot of a view; immutable.
 #[derive(Clone)]
@@ -21,12 +21,40 @@ pub struct FsView {
     pub cwd: Path,
     /// The mounts it sees.
     pub ns: Arc<MountNs>,
+    /// A path led to an object that was not there any more: what is known of names in file systems that others change does not
+    /// count.
+    pub anew: bool,
 }
 
 impl FsView {
-    /// Counts it among the users of its mounts.
-    fn use_mounts(&self) -> [InUse<Mount>; 2] {
-        [&self.root, &self.cwd].map(|place| InUse::new(place.mount.clone()))
+    /// With root and working directory at one place.
+    pub fn at(place: Path, ns: Arc<MountNs>) -> FsView {
+        FsView { root: place.clone(), cwd: place, ns, anew: false }
+    }
+
+    fn places(&self) -> [&Path; 2] {
+        [&self.root, &self.cwd]
+    }
+}
+
+/// A use of a directory as root or working directory.
+struct UsedDirectory {
+    dentry: Arc<Dentry>,
+    _mount: InUse<Mount>,
+    /// Keeps it within reach, whatever becomes of its names.
+    held: Option<Hold>,
+}
+
+impl UsedDirectory {
+    /// `before`: what was used until now, which may have held the same directory.
+    fn new(place: &Path, before: &[UsedDirectory]) -> UsedDirectory {
+        let known = before.iter().find(|used| Arc::ptr_eq(&used.dentry, &place.dentry));
+        let held = match known {
+            Some(used) => used.held.clone(),
+            // One that is not within reach is looked for by its name.
+            None => place.inode().hold().ok().flatten(),
+        };
+        UsedDirectory { dentry: place.dentry.clone(), _mount: InUse::new(place.mount.clone()), held }
     }
 }
 
@@ -36,8 +64,8 @@ pub type View = Guard<Arc<FsView>>;
 /// The view of one task or of several. Lock: a leaf.
 pub struct FsContext {
     view: ArcSwap<FsView>,
-    /// The mounts of root and working directory. Held during a change, of which there is one at a time.
-    mounts: Mutex<[InUse<Mount>; 2], { rank::FS_CONTEXT }>,
+    /// Root and working directory. Held during a change, of which there is one at a time.
+    used: Mutex<[UsedDirectory; 2], { rank::FS_CONTEXT }>,
     umask: AtomicU32,
     users: Users,
 }
@@ -52,13 +80,17 @@ impl FsContext {
     /// A view with root and working directory at the top of a namespace.
     pub fn new(ns: Arc<MountNs>) -> Arc<FsContext> {
         let root = ns.root();
-        FsContext::with_view(FsView { cwd: root.clone(), root, ns }, 0o022)
+        FsContext::with_view(FsView::at(root, ns), 0o022)
     }
 
     /// A given view.
     pub fn with_view(view: FsView, umask: u32) -> Arc<FsContext> {
+        FsContext::using(view, umask, &[])
+    }
+
+    fn using(view: FsView, umask: u32, before: &[UsedDirectory]) -> Arc<FsContext> {
         Arc::new(FsContext {
-            mounts: Mutex::new(view.use_mounts()),
+            used: Mutex::new(view.places().map(|place| UsedDirectory::new(place, before))),
             view: ArcSwap::from_pointee(view),
             umask: AtomicU32::new(umask),
             users: Users::default(),
@@ -83,12 +115,13 @@ impl FsContext {
 
     /// Changes the view.
     pub fn update(&self, f: impl FnOnce(&mut FsView)) {
-        let mut mounts = self.mounts.lock();
+        let mut used = self.used.lock();
         let mut new = FsView::clone(&self.view.load());
         f(&mut new);
-        let old = std::mem::replace(&mut *mounts, new.use_mounts());
+        let now = new.places().map(|place| UsedDirectory::new(place, &*used));
+        let old = std::mem::replace(&mut *used, now);
         self.view.store(Arc::new(new));
-        drop(mounts);
+        drop(used);
         // The last reference to a mount may go with it.
         drop(old);
     }
@@ -106,7 +139,7 @@ impl FsContext {
     /// Enters another mount namespace, at its top (setns(2)).
     pub fn enter_mounts(&self, ns: &Arc<MountNs>) {
         let root = ns.root();
-        self.update(|v| *v = FsView { root: root.clone(), cwd: root, ns: ns.clone() });
+        self.update(|v| *v = FsView::at(root, ns.clone()));
     }
 
     /// Whether its root is not that of its mount namespace.
@@ -117,7 +150,8 @@ impl FsContext {
 
     /// A copy of its own (fork without CLONE_FS, unshare).
     pub fn fork_copy(&self) -> Arc<FsContext> {
-        FsContext::with_view(FsView::clone(&self.view()), self.umask())
+        let used = self.used.lock();
+        FsContext::using(FsView::clone(&self.view()), self.umask(), &*used)
     }
 
     /// Enters a copy of the mount namespace, owned by `user_ns` (CLONE_NEWNS): root and cwd move to the copied mounts. ENOSPC.

@@ -18,7 +18,7 @@ use vfs::inode::InodeRef;
 use vfs::mount::{Mount, Path};
 use vfs::notify::{self, event};
 use vfs::policing::{self, Place};
-use vfs::{Caller, access};
+use vfs::{Caller, Hold, access};
 
 /// linkat(2). `look` holds FOLLOW and EMPTY_PATH as asked for.
 pub fn link(
@@ -68,7 +68,9 @@ pub fn link(
     }
     let epoch = dir.dentry.epoch();
     dir.inode().dir()?.link(cx, &name, target.inode())?;
-    changed(target.inode());
+    if let Some(object) = target.inode().as_confirming() {
+        object.changed();
+    }
     target.dentry.linkable.store(false, Ordering::Relaxed);
     let unnamed = target.dentry.is_unlinked() && target.attr()?.nlink == 1;
     if unnamed && !dir.dentry.volatile {
@@ -125,7 +127,7 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         }
         let epoch = dir.dentry.epoch();
         dir.inode().dir()?.unlink(cx, &name)?;
-        changed(&victim.inode);
+        lost_name(&victim.inode);
         dir.dentry.removed(&name, epoch);
         victim
     };
@@ -165,7 +167,7 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
         let _inner = victim.lock_second_dir_for(cx)?;
         let epoch = dir.dentry.epoch();
         dir.inode().dir()?.rmdir(cx, &name)?;
-        changed(&victim.inode);
+        lost_name(&victim.inode);
         dir.dentry.removed(&name, epoch);
         victim.clone()
     };
@@ -177,25 +179,36 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
     Ok(())
 }
 
-/// One of its names was made or removed.
-fn changed(inode: &InodeRef) {
+/// One of its names was removed.
+fn lost_name(inode: &InodeRef) {
     if let Some(object) = inode.as_confirming() {
-        object.changed();
+        object.lost_name();
     }
 }
 
-/// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search. Its mount stays as long as
-/// the second part is held.
-pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<(Path, InUse<Mount>)> {
-    let (p, held) = walk::lookup_held(cx, view, start, path, Lookup::FOLLOW | Lookup::DIRECTORY)?;
-    p.inode().refresh_access(cx)?;
-    access::inode_may(cx, p.inode(), mode::MAY_EXEC)?;
-    p.inode().ask_access(cx, mode::MAY_EXEC)?;
-    Ok((p, held))
+/// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search.
+pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<FoundDirectory> {
+    walk::anew(view, |view| {
+        let (place, mount) = walk::lookup_held(cx, view, start, path, Lookup::FOLLOW | Lookup::DIRECTORY)?;
+        let inode = place.inode();
+        inode.refresh_access(cx)?;
+        access::inode_may(cx, inode, mode::MAY_EXEC)?;
+        inode.ask_access(cx, mode::MAY_EXEC)?;
+        let object = inode.hold()?;
+        Ok(FoundDirectory { place, _mount: mount, _object: object })
+    })
+}
+
+/// A directory that a path led to. Its mount stays, and it stays within reach, as long as this lives.
+pub struct FoundDirectory {
+    /// Where it is.
+    pub place: Path,
+    _mount: InUse<Mount>,
+    _object: Option<Hold>,
 }
 
 /// chroot(2) needs CAP_SYS_CHROOT.
-pub fn find_root(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<(Path, InUse<Mount>)> {
+pub fn find_root(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<FoundDirectory> {
     let found = find_dir(cx, view, &Start::Cwd, path)?;
     if cx.creds().own_ns_capable(Cap::SYS_CHROOT) { Ok(found) } else { Err(Errno::EPERM) }
 }

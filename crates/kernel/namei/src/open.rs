@@ -32,7 +32,7 @@ pub fn open_at(
     path: &[u8],
     how: &OpenHow,
 ) -> Outcome<Arc<OpenFile>> {
-    walk::anew(|| open_once(cx, view, start, path, how))
+    walk::anew(view, |view| open_once(cx, view, start, path, how))
 }
 
 fn open_once(

@@ -41,8 +41,8 @@ pub fn open_path(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>>
 /// Opens what is at `p` on a mount that is held already.
 pub(crate) fn open_held(cx: &dyn Caller, p: Path, flags: i32, held: InUse<Mount>) -> Outcome<Arc<OpenFile>> {
     if flags & libc::O_PATH != 0 {
-        let ops = Arc::new(PathOnly);
         let inode = p.inode().clone();
+        let ops = Arc::new(PathOnly::of(&inode)?);
         return Ok(OpenFile::at(p, inode, ops, flags, (None, held), Opener::of(&cx.creds())));
     }
     let mask = access(flags);
@@ -114,6 +114,8 @@ fn finish_claiming(
         notify::ask(cx, &p, vfs::notify::marks::OPEN_PERM)?;
     }
     let inode = p.inode().clone();
+    // What hangs on a FIFO finds the object by its name, once.
+    let _held = if p.kind() == S_IFIFO { inode.hold()? } else { None };
     let keep = flags | O_LARGEFILE;
     let stands_for = inode.open_file().map(|file| file.inode.clone());
     let ops: Arc<dyn FileOps> = match p.kind() {
@@ -167,7 +169,7 @@ pub fn open_exec(
     path: &[u8],
     look: Lookup,
 ) -> Outcome<Arc<OpenFile>> {
-    walk::anew(|| open_exec_once(cx, view, start, path, look))
+    walk::anew(view, |view| open_exec_once(cx, view, start, path, look))
 }
 
 fn open_exec_once(
@@ -203,7 +205,8 @@ pub fn open_again(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>
     let flags = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
     if flags & libc::O_PATH != 0 {
         let inode = p.inode().clone();
-        return Ok(OpenFile::at(p, inode, Arc::new(PathOnly), flags, (None, held), Opener::default()));
+        let ops = Arc::new(PathOnly::of(&inode)?);
+        return Ok(OpenFile::at(p, inode, ops, flags, (None, held), Opener::default()));
     }
     // The other end of a FIFO is not waited for.
     let nonblocking = if p.kind() == S_IFIFO { libc::O_NONBLOCK } else { 0 };

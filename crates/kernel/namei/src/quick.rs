@@ -198,7 +198,7 @@ fn run<R>(
     asks: bool,
     found: impl Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
 ) -> Option<Result<(R, Option<Attr>)>> {
-    if path.is_empty() || path.len() >= PATH_MAX {
+    if view.anew || path.is_empty() || path.len() >= PATH_MAX {
         return None;
     }
     let from = match start {

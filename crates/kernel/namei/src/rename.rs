@@ -192,7 +192,7 @@ fn locked(
     }
     match dst.as_ref().map(|d| d.inode.as_confirming()) {
         Some(Some(object)) if flags & EXCHANGE != 0 => object.renamed(&from.inode, &a.name),
-        Some(Some(object)) => object.changed(),
+        Some(Some(object)) => object.lost_name(),
         _ => {}
     }
     if let (Some(d), true) = (&dst, flags & EXCHANGE != 0) {

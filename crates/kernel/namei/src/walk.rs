@@ -28,6 +28,8 @@ pub struct Walker<'a> {
     anchor: Option<Path>,
     flags: Lookup,
     links: u32,
+    /// See [`FsView::anew`].
+    anew: bool,
     /// What the last lookup that asked the file system found.
     asked: Option<Arc<Dentry>>,
     /// A directory from which names have been looked up ahead.
@@ -43,7 +45,7 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
     }
     let found =
         |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
-    anew(|| {
+    anew(view, |view| {
         if let Some(done) = quick::lookup(cx, view, start, path, flags, found) {
             return done;
         }
@@ -52,18 +54,28 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
     })
 }
 
-/// How often a path is resolved again that led to an object which others have moved away meanwhile.
-const MOVES: usize = 16;
+/// How often a path is resolved anew. Each time the objects on it stay within reach, so that once is mostly enough.
+const TIMES: usize = 16;
 
-/// Calls `attempt` until the object that it finds has stayed where it was found: ESTALE says that it has not.
-pub fn anew<T, E: PartialEq + From<Errno>>(mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-    for _ in 0..MOVES {
-        match attempt() {
-            Err(error) if error == Errno::ESTALE.into() => {}
-            done => return done,
+/// Calls `attempt`, and again while it finds an object that is not there any more (ESTALE). The view then says that each name is
+/// to be looked up anew. An attempt within another one is made once: the outer one begins again.
+pub fn anew<T, E: PartialEq + From<Errno>>(
+    view: &FsView,
+    mut attempt: impl FnMut(&FsView) -> Result<T, E>,
+) -> Result<T, E> {
+    let is_stale = |done: &Result<T, E>| done.as_ref().is_err_and(|error| *error == Errno::ESTALE.into());
+    let mut done = attempt(view);
+    if view.anew || !is_stale(&done) {
+        return done;
+    }
+    let view = FsView { anew: true, ..view.clone() };
+    for _ in 0..TIMES {
+        done = attempt(&view);
+        if !is_stale(&done) {
+            break;
         }
     }
-    attempt()
+    done
 }
 
 /// How often a path is resolved again that leads to a mount which umount(2) takes away.
@@ -98,7 +110,7 @@ pub fn lookup_attr(
     path: &[u8],
     flags: Lookup,
 ) -> Result<Attr> {
-    anew(|| lookup_attr_once(cx, view, start, path, flags))
+    anew(view, |view| lookup_attr_once(cx, view, start, path, flags))
 }
 
 fn lookup_attr_once(
@@ -136,7 +148,7 @@ fn lookup_attr_once(
 
 /// Resolves all but the last component.
 pub fn lookup_parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<Parent> {
-    anew(|| {
+    anew(view, |view| {
         if let Some(done) = quick::parent(cx, view, start, path) {
             return done;
         }
@@ -190,6 +202,7 @@ impl<'a> Walker<'a> {
             anchor: None,
             flags,
             links: 0,
+            anew: view.anew,
             asked: None,
             ahead: None,
             settled: None,
@@ -247,6 +260,13 @@ impl<'a> Walker<'a> {
 
     /// The object called `name` in `dir`, mounts crossed, links not followed.
     fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
+        if self.anew && dir.dentry.volatile && dir.dentry.keeps {
+            let d = find_anew(self.cx, &dir.dentry, name)?;
+            if !d.is_mountpoint() {
+                self.asked = Some(d.clone());
+            }
+            return self.crossed(Path { mount: dir.mount.clone(), dentry: d });
+        }
         let epoch = || if self.has_settled(dir) { dir.dentry.epoch() } else { dir.dentry.settled_epoch() };
         let epoch = epoch();
         let known = match dir.dentry.volatile.then(|| dir.dentry.cached(name, epoch)) {
@@ -346,7 +366,7 @@ impl<'a> Walker<'a> {
     /// been done for this path.
     fn look_ahead(&mut self, dir: &Path, text: &[u8]) {
         let inode = &dir.dentry.inode;
-        if self.ahead.is_some() || self.flags.contains(Lookup::CACHED) {
+        if self.ahead.is_some() || self.anew || self.flags.contains(Lookup::CACHED) {
             return;
         }
         let Some(asked) = inode.as_dir().filter(|inode| inode.looks_ahead()) else { return };
@@ -527,6 +547,27 @@ fn find_in(
     let found = {
         let _lock = dir.lock_dir();
         find_locked_in(cx, dir, name, dir.epoch())
+    };
+    dir.trim();
+    found
+}
+
+/// Finds `name` in directory `dir` of a file system that others change, whatever the cache says. The directory's lock keeps changes
+/// by this kernel away, so that the cache gets the answer in its order among them.
+fn find_anew(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+    let found = {
+        let _lock = dir.lock_dir_for(cx)?;
+        let epoch = dir.settled_epoch();
+        match dir.inode.lookup_anew(cx, name) {
+            Ok(inode) => Ok(dir.insert(name, inode, epoch)),
+            Err(Errno::ENOENT) => {
+                if !dir.is_unlinked() {
+                    dir.insert_negative(name, epoch);
+                }
+                Err(Errno::ENOENT)
+            }
+            Err(e) => Err(e),
+        }
     };
     dir.trim();
     found

@@ -8,7 +8,7 @@ use abi::Errno;
 use caller::HasCredentials;
 use container::Container;
 use hostfs::{Coherence, HostFiles, HostFs, Outward, SocketGofer, TreeSockets};
-use hosttree::remote::Trust;
+use hosttree::remote::{Connection, Trust};
 use mounts::fs_config::create;
 use mounts::{FsContext, FsView, MountNs};
 use namei::{Lookup, Start, attr, walk};
@@ -28,7 +28,9 @@ pub(crate) fn build(
     spec: &SandboxSpec,
     fds: &mut Fds,
 ) -> Result<Arc<FsContext>, StartError> {
-    let trees = Trees { kernel, files, images: &spec.images, through_gofer: spec.through_gofer };
+    let opening =
+        spec.opening_gofer.map(|index| fds.take(index).map(Connection::for_opening_again)).transpose()?;
+    let trees = Trees { kernel, files, images: &spec.images, through_gofer: spec.through_gofer, opening };
     let root = root_fs(&trees, spec, fds).map_err(|e| other(format!("root file system: {e}")))?;
     let ns = MountNs::new(&kernel.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);

@@ -6,7 +6,7 @@ use abi::Errno;
 use hostfs::{Coherence, HostFiles, HostFs};
 use hosttree::DirectoryRef;
 use hosttree::direct::Direct;
-use hosttree::remote::{Remote, Trust};
+use hosttree::remote::{Connection, Remote, Trust};
 use loopdev::Image;
 use namei::walk;
 use rootfs_overlay::{FileStore, Upper};
@@ -26,13 +26,15 @@ pub(crate) struct Trees<'a> {
     pub(crate) images: &'a [FdIndex],
     /// Descriptors lead to the gofer.
     pub(crate) through_gofer: bool,
+    /// Opens files of the trees once more.
+    pub(crate) opening: Option<Arc<Connection>>,
 }
 
 impl Trees<'_> {
     /// The directory that a tree's descriptor stands for.
     pub(crate) fn open(&self, tree: OwnedFd) -> Result<DirectoryRef, StartError> {
         if !self.through_gofer {
-            return Ok(Direct::at(tree));
+            return Ok(Direct::with_gofer(tree, self.opening.clone()));
         }
         asks(tree, Trust::Own, "the container's own files")
     }

@@ -83,7 +83,9 @@ impl At {
 
     /// Finds the place and changes what is there; once more when programs of the host exchange it at that moment.
     pub fn change(&self, c: &Current, look: Lookup, change: impl Fn(&Path) -> Result<()>) -> Result<()> {
-        namei::walk::anew(|| change(&self.lookup(c, look)?))
+        namei::walk::anew(&self.view, |view| {
+            change(&namei::walk::lookup(c, view, &self.start, &self.path, look)?)
+        })
     }
 }
 

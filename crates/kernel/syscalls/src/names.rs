@@ -36,7 +36,7 @@ pub fn linkat(
     let mut look = Lookup::empty();
     look.set(Lookup::FOLLOW, flags & libc::AT_SYMLINK_FOLLOW != 0);
     look.set(Lookup::EMPTY_PATH, empty);
-    anew(|| link::link(c, &from.view, &from.start, &from.path, look, &to.start, &to.path))?;
+    anew(&from.view, |view| link::link(c, view, &from.start, &from.path, look, &to.start, &to.path))?;
     Ok(0)
 }
 
@@ -47,7 +47,7 @@ pub fn symlink(c: &mut Current, target: PathPtr, path: PathPtr) -> SysResult {
 pub fn symlinkat(c: &mut Current, target: PathPtr, dir_: DirFd, path: PathPtr) -> SysResult {
     let target = c.read_path(target.0)?;
     let at = At::new(c, dir_, path)?;
-    anew(|| dir::symlink(c, &at.view, &target, &at.start, &at.path))?;
+    anew(&at.view, |view| dir::symlink(c, view, &target, &at.start, &at.path))?;
     Ok(0)
 }
 
@@ -63,9 +63,9 @@ pub fn unlinkat(c: &mut Current, dir_: DirFd, path: PathPtr, flags: i32) -> SysR
     check_flags(flags, libc::AT_REMOVEDIR)?;
     let at = At::new(c, dir_, path)?;
     if flags != 0 {
-        anew(|| link::rmdir(c, &at.view, &at.start, &at.path))?;
+        anew(&at.view, |view| link::rmdir(c, view, &at.start, &at.path))?;
     } else {
-        anew(|| link::unlink(c, &at.view, &at.start, &at.path))?;
+        anew(&at.view, |view| link::unlink(c, view, &at.start, &at.path))?;
     }
     Ok(0)
 }
@@ -88,7 +88,7 @@ pub fn renameat2(
 ) -> SysResult {
     let from = At::new(c, old_dir, old)?;
     let to = At::new(c, new_dir, new)?;
-    anew(|| rename::rename(c, &from.view, &from.start, &from.path, &to.start, &to.path, flags))?;
+    anew(&from.view, |view| rename::rename(c, view, &from.start, &from.path, &to.start, &to.path, flags))?;
     Ok(0)
 }
 
@@ -98,7 +98,7 @@ pub fn mkdir(c: &mut Current, path: PathPtr, mode: u32) -> SysResult {
 
 pub fn mkdirat(c: &mut Current, dir_: DirFd, path: PathPtr, mode: u32) -> SysResult {
     let at = At::new(c, dir_, path)?;
-    anew(|| dir::mkdir(c, &at.view, &at.start, &at.path, mode))?;
+    anew(&at.view, |view| dir::mkdir(c, view, &at.start, &at.path, mode))?;
     Ok(0)
 }
 
@@ -109,6 +109,6 @@ pub fn mknod(c: &mut Current, path: PathPtr, mode: u32, dev: u64) -> SysResult {
 pub fn mknodat(c: &mut Current, dir_: DirFd, path: PathPtr, mode: u32, dev: u64) -> SysResult {
     let node = dir::node_of_mode(mode, u64::from(dev as u32))?;
     let at = At::new(c, dir_, path)?;
-    anew(|| dir::mknod(c, &at.view, &at.start, &at.path, &node, mode))?;
+    anew(&at.view, |view| dir::mknod(c, view, &at.start, &at.path, &node, mode))?;
     Ok(0)
 }

@@ -69,6 +69,8 @@ pub struct Async {
 
 /// An open file description: shared by every descriptor that dup(2) or fork(2) made of it.
 pub struct OpenFile {
+    /// Dropped first: when the operations go, the object may end, and another one may get its number.
+    claim: Option<Claim>,
     /// Where it was opened; `None` for files without a path.
     pub path: Option<Path>,
     /// The inode; `None` for pipes from pipe(2), sockets, anon inodes.
@@ -94,7 +96,6 @@ pub struct OpenFile {
     pub fasync: Mutex<Option<Box<Async>>>,
     /// Set once a socket has had an owner.
     pub urgent: Mutex<Option<Box<Subscription>>>,
-    claim: Option<Claim>,
     _mount: Option<InUse<Mount>>,
     _writing: Option<Writing>,
     opener: Opener,

@@ -13,7 +13,7 @@ mod abilities;
 mod internal;
 
 pub use abilities::{
-    AclInode, Confirming, DirInode, LinkInode, MagicLink, OutsideName, OutsideSocket, PermissionInode,
+    AclInode, Confirming, DirInode, Hold, LinkInode, MagicLink, OutsideName, OutsideSocket, PermissionInode,
     ServedInode, SpecialInode, XattrInode,
 };
 pub use internal::{InternalFs, InternalInode};

@@ -34,7 +34,7 @@ pub use file::{
 };
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{
-    AclInode, Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, InternalFs,
+    AclInode, Confirming, DirEntry, DirInode, DirSink, FileSystem, Hold, Inode, InodeRef, InternalFs,
     InternalInode, LinkInode, MagicLink, NewNode, OutsideName, OutsideSocket, PermissionInode, ServedInode,
     SetAttr, SpecialInode, TimeSet, XattrInode,
 };

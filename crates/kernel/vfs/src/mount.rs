@@ -8,7 +8,7 @@
 
 use crate::dentry::Dentry;
 use crate::in_use::{InUse, Shared, Users};
-use crate::inode::FileSystem;
+use crate::inode::{FileSystem, Hold};
 use crate::notify::marks::Marks;
 use abi::{Errno, Result};
 use lock_order::RwLock;
@@ -127,6 +127,8 @@ pub struct Mount {
     pub sb: Arc<SuperBlock>,
     /// The part of it that shows: its root, or below for bind mounts.
     pub root: Arc<Dentry>,
+    /// Keeps what shows within reach, whatever becomes of its names.
+    _held: Option<Hold>,
     /// The source as given to mount(2).
     pub source: Arc<Source>,
     flags: AtomicU32,
@@ -191,6 +193,7 @@ impl Mount {
             ids: OnceLock::new(),
             site: Site::new(&root),
             sb,
+            _held: root.inode.hold().ok().flatten(),
             root,
             source,
             flags: AtomicU32::new(flags.bits()),

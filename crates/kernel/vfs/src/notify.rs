@@ -6,7 +6,7 @@
 use crate::attach::Attachments;
 use crate::dentry::{Dentry, Watched};
 use crate::file::{Caller, OpenFile};
-use crate::inode::InodeRef;
+use crate::inode::{Hold, InodeRef};
 use crate::mount::Path;
 use caller::Outcome;
 use lock_order::Mutex;
@@ -57,6 +57,8 @@ pub struct Watch {
     pub to: Weak<dyn Listener>,
     /// Has changes from outside this kernel reported, where there can be any.
     outside: Mutex<Option<OutsideWatch>>,
+    /// Keeps the object within reach where nothing outside reports its end.
+    held: Mutex<Option<Hold>>,
     _counted: Option<Watched>,
 }
 
@@ -67,7 +69,14 @@ impl Watch {
     /// A watch on what `dentry` stands for, to be added to it.
     pub fn new(dentry: &Dentry, id: i32, mask: u32, to: Weak<dyn Listener>) -> Arc<Watch> {
         let counted = dentry.dcache().map(Watched::new);
-        Arc::new(Watch { id, mask: mask.into(), to, outside: Mutex::default(), _counted: counted })
+        Arc::new(Watch {
+            id,
+            mask: mask.into(),
+            to,
+            outside: Mutex::default(),
+            held: Mutex::default(),
+            _counted: counted,
+        })
     }
 }
 
@@ -86,8 +95,11 @@ pub fn add(inode: &InodeRef, w: Arc<Watch>) -> bool {
 pub fn look_outside(inode: &InodeRef, w: &Watch) {
     let Some(object) = inode.as_confirming() else { return };
     let new = object.watch_outside(w.mask.load(Ordering::Relaxed) & event::ALL);
+    // A mark on the host keeps the object's number. A descriptor would keep the end of the object from being reported.
+    let hold = if new.is_none() { object.hold().ok().flatten() } else { None };
     let old = std::mem::replace(&mut *w.outside.lock(), new);
-    drop(old);
+    let released = std::mem::replace(&mut *w.held.lock(), hold);
+    drop((old, released));
 }
 
 /// Removes a watch.

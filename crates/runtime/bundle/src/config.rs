@@ -171,8 +171,16 @@ fn prepare(
     let seccomp = seccomp.filter(|_| !options.without_seccomp);
     let seccomp = seccomp.map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
-    let Descriptors { memory_tree, socket_gofer, first_gofer, stdio, console, preserved, first_store } =
-        Descriptors::after(trees.len(), options, terminal, options.preserve_fds);
+    let Descriptors {
+        memory_tree,
+        socket_gofer,
+        opening_gofer,
+        first_gofer,
+        stdio,
+        console,
+        preserved,
+        first_store,
+    } = Descriptors::after(trees.len(), options, terminal, options.preserve_fds);
     let mut spec = SandboxSpec {
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
@@ -196,6 +204,7 @@ fn prepare(
             .transpose()?
             .unwrap_or_default(),
         socket_gofer,
+        opening_gofer,
         host_uds: options.host_uds,
         through_gofer: options.through_gofer,
         memory_tree,

@@ -149,8 +149,16 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     let command_maps = command.id_maps.clone();
     check_cwd(&root_path, &cwd, &command.volumes)?;
     let devices = devices(&root_path, options.network);
-    let Descriptors { memory_tree, socket_gofer, first_gofer, stdio, console, preserved, first_store } =
-        Descriptors::after(trees.len(), options, command.terminal, 0);
+    let Descriptors {
+        memory_tree,
+        socket_gofer,
+        opening_gofer,
+        first_gofer,
+        stdio,
+        console,
+        preserved,
+        first_store,
+    } = Descriptors::after(trees.len(), options, command.terminal, 0);
     let mut spec = SandboxSpec {
         id: command.id.clone(),
         hostname: command.hostname.clone(),
@@ -178,6 +186,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         sysctl: Vec::new(),
         time_offsets: Default::default(),
         socket_gofer,
+        opening_gofer,
         host_uds: options.host_uds,
         through_gofer: options.through_gofer,
         memory_tree,

@@ -155,8 +155,8 @@ impl Prepared {
 
     fn after_write_back(&self) -> FdIndex {
         let streams = if self.spec.console.is_some() { 1 } else { 3 };
-        let gofer =
-            usize::from(self.spec.socket_gofer.is_some()) + usize::from(self.spec.memory_tree.is_some());
+        let spec = &self.spec;
+        let gofer = [spec.memory_tree, spec.socket_gofer, spec.opening_gofer].iter().flatten().count();
         let write_back = usize::from(self.writes_back());
         self.trees.len()
             + gofer
@@ -172,6 +172,7 @@ impl Prepared {
 struct Descriptors {
     memory_tree: Option<FdIndex>,
     socket_gofer: Option<FdIndex>,
+    opening_gofer: Option<FdIndex>,
     /// The first of [`Options::gofers`].
     first_gofer: FdIndex,
     stdio: [FdIndex; 3],
@@ -186,12 +187,17 @@ impl Descriptors {
         let memory_tree = options.through_gofer.then_some(trees);
         let trees = trees + usize::from(options.through_gofer);
         let socket_gofer = options.host_uds.any().then_some(trees);
-        let first_gofer = trees + usize::from(options.host_uds.any());
+        let trees = trees + usize::from(options.host_uds.any());
+        // A kernel inside that may send no descriptors has none opened.
+        let opens = !options.through_gofer && !matches!(options.network, Network::Host { policed: true });
+        let opening_gofer = opens.then_some(trees);
+        let first_gofer = trees + usize::from(opens);
         let trees = first_gofer + options.gofers.len();
         Self {
             memory_tree,
             first_gofer,
             socket_gofer,
+            opening_gofer,
             stdio: if terminal { [trees; 3] } else { [trees, trees + 1, trees + 2] },
             console: terminal.then_some(trees),
             preserved: (0..preserved as usize).map(|n| trees + streams + n).collect(),

@@ -13,7 +13,8 @@ pub const FOR_FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
-    .union(CapabilitySet::FSETID);
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::SETFCAP);
 
 /// Empties the bounding set, so that no exec gives a capability back, and says so with no_new_privs.
 /// What the process has now it keeps; what it starts gets no more than that.

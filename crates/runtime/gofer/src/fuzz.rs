@@ -10,7 +10,7 @@ pub struct Files(Arc<Connection>);
 impl Files {
     /// For the tree with this root, an O_PATH descriptor.
     pub fn new(root: OwnedFd, fifos: bool, readonly: bool) -> Files {
-        Files(Arc::new(Connection::new(root, Options { fifos, readonly })))
+        Files(Arc::new(Connection::new(root, Options { fifos, readonly }, None)))
     }
 
     /// The reply to a request, and the descriptors that go along with it; `None` ends the connection.

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod files;
 mod filter;
 #[cfg(feature = "fuzz")]
@@ -17,12 +18,13 @@ mod places;
 mod sockets;
 mod tree;
 
+use again::{Opener, OwnFiles};
 use bundle::HostTree;
 use channel::{Channel, MAX_FDS};
 use confine::privileges;
 use confine::root::private_tmpfs;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use serde::{Deserialize, Serialize};
 use spec::HostUds;
 use std::io;
@@ -48,6 +50,8 @@ pub struct Wanted {
     pub sockets: HostUds,
     /// It serves the trees' files by the protocol `fileproto`. Otherwise the sandbox gets the directories themselves.
     pub files: Option<Files>,
+    /// It opens files of the trees once more that the sandbox has open.
+    pub opens: bool,
 }
 
 /// How files are served.
@@ -93,7 +97,8 @@ pub fn detach(channel: &Channel) -> io::Result<()> {
 
 /// Asks the gofer at the other end for descriptors of `trees`, in their order. Where it serves their files, each is a channel of
 /// its protocol (`fileproto`), and one more leads to an empty tree in memory. Where it is to do something with Unix sockets in the
-/// trees, one more is the socket for that (`netproto::unix`). A gofer with `other_users` than the caller
+/// trees, one more is the socket for that (`netproto::unix`). Where it is to open files once more, the last one is a channel for
+/// that alone. A gofer with `other_users` than the caller
 /// may not be able to reach the trees; it gets them from the caller if that one may copy mounts. Of mounts that map owners it
 /// always gets the caller's copies.
 pub fn request(
@@ -112,7 +117,8 @@ pub fn request(
         let clones: Vec<_> = clones.iter().map(AsFd::as_fd).collect();
         send_all(channel, &clones, |last| Clones { last })?;
     }
-    let expected = trees.len() + usize::from(wanted.files.is_some()) + usize::from(wanted.sockets.any());
+    let more = [wanted.files.is_some(), wanted.sockets.any(), wanted.opens];
+    let expected = trees.len() + more.into_iter().filter(|wanted| *wanted).count();
     let mut fds = Vec::new();
     loop {
         match channel.recv()? {
@@ -141,32 +147,54 @@ pub fn serve(channel: &Channel) -> io::Result<()> {
     rustix::process::setsid().ok();
     let Some((Request { trees, wanted, cloned }, _)) = channel.recv()? else { return Ok(()) };
     let clones = if cloned { Some(receive_clones(channel)?) } else { None };
-    let fds = match tree::build(&trees, clones) {
-        Ok(fds) => fds,
+    let own = OwnFiles::find();
+    let (fds, mounts) = match tree::build(&trees, clones) {
+        Ok(built) => built,
         Err(error) => return channel.send(&Reply::Failed(error), &[]),
     };
-    let sockets = wanted.sockets;
-    let (theirs, ours) =
-        if sockets.any() { sockets::pair().map(|(a, b)| (Some(a), Some(b)))? } else { (None, None) };
-    let (mut served, ends) = serve_files(&trees, &fds, wanted.files)?;
+    let own = own.inspect_err(|error| log::warn!("gofer: files cannot be opened once more: {error}")).ok();
+    let socket = |wanted: bool| match wanted {
+        true => sockets::pair().map(|(theirs, ours)| (Some(theirs), Some(ours))),
+        false => Ok((None, None)),
+    };
+    let (their_sockets, mut our_sockets) = socket(wanted.sockets.any())?;
+    let (their_opener, our_opener) = socket(wanted.opens)?;
+    let (mut served, ends, mut opener) = match wanted.files {
+        Some(files) => {
+            let (served, ends) = serve_files(&trees, &fds, files, own)?;
+            (served, ends, None)
+        }
+        None => (
+            files::Files::default(),
+            Vec::new(),
+            our_opener.zip(own).map(|(end, own)| (end, Opener::new(own, mounts))),
+        ),
+    };
     confine(wanted)?;
     let given = if ends.is_empty() { &fds } else { &ends };
-    let all: Vec<_> = given.iter().chain(&theirs).map(AsFd::as_fd).collect();
+    let all: Vec<_> = given.iter().chain(&their_sockets).chain(&their_opener).map(AsFd::as_fd).collect();
     send_all(channel, &all, |last| Reply::Trees { last })?;
-    drop((theirs, ends));
+    drop((their_sockets, their_opener, ends));
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     // The descriptors stay open: with them the mounts stay in this namespace for as long as the container lives.
-    let mut ours = ours;
     loop {
-        if ours.is_some() || wanted.files.is_some() {
-            let ends: Vec<_> =
-                std::iter::once(channel.as_fd()).chain(ours.as_ref().map(AsFd::as_fd)).collect();
+        if our_sockets.is_some() || opener.is_some() || wanted.files.is_some() {
+            let mut ends = vec![channel.as_fd()];
+            ends.extend(our_sockets.as_ref().map(AsFd::as_fd));
+            ends.extend(opener.as_ref().map(|(end, _)| end.as_fd()));
             let ready = served.run(&ends)?;
-            if let Some(end) = ours.as_ref().filter(|_| ready.get(1) == Some(&true)) {
-                // A sentry that is gone, or talks nonsense to a socket, gets no more of them.
-                if !sockets::serve(end, &fds, sockets).unwrap_or(false) {
-                    ours = None;
+            let at = 1 + usize::from(our_sockets.is_some());
+            // A sentry that is gone, or talks nonsense, gets no more.
+            if let Some((end, open)) = opener.as_mut().filter(|_| ready.get(at) == Some(&true)) {
+                if !open.serve(end).unwrap_or(false) {
+                    opener = None;
+                }
+                continue;
+            }
+            if let Some(end) = our_sockets.as_ref().filter(|_| ready.get(1) == Some(&true)) {
+                if !sockets::serve(end, &fds, wanted.sockets).unwrap_or(false) {
+                    our_sockets = None;
                 }
                 continue;
             }
@@ -211,10 +239,10 @@ fn receive_clones(channel: &Channel) -> io::Result<Vec<OwnedFd>> {
 fn serve_files(
     trees: &[HostTree],
     fds: &[OwnedFd],
-    how: Option<Files>,
+    Files { fifos }: Files,
+    own: Option<OwnFiles>,
 ) -> io::Result<(files::Files, Vec<OwnedFd>)> {
-    let (mut served, mut ends) = (files::Files::default(), Vec::new());
-    let Some(Files { fifos }) = how else { return Ok((served, ends)) };
+    let (mut served, mut ends) = (files::Files::new(own), Vec::new());
     let most = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
     if let Some(any) = fds.first() {
@@ -228,12 +256,18 @@ fn serve_files(
     Ok((served, ends))
 }
 
-fn confine(Wanted { sockets, files }: Wanted) -> io::Result<()> {
+fn confine(Wanted { sockets, files, opens }: Wanted) -> io::Result<()> {
     let none = CapabilitySet::empty();
-    let name = if sockets.create { CapabilitySet::DAC_OVERRIDE } else { none };
-    let kept = if files.is_some() { privileges::FOR_FILES } else { name };
+    let mut kept = if sockets.create { CapabilitySet::DAC_OVERRIDE } else { none };
+    if opens {
+        kept |= again::CAPABILITIES;
+    }
+    if files.is_some() {
+        kept = privileges::FOR_FILES;
+    }
     privileges::keep_only(kept)?;
-    // They take effect for the calls that need them alone: names of sockets, and the threads that serve files.
+    // They take effect for the calls that need them alone: names of sockets, files that are opened once more, and the threads that
+    // serve files.
     set_capabilities(None, CapabilitySets { effective: none, permitted: kept, inheritable: none })?;
     // A name is for no other program before the kernel inside has given it its mode.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777));
@@ -241,6 +275,9 @@ fn confine(Wanted { sockets, files }: Wanted) -> io::Result<()> {
     // Dropping capabilities does not undo this, but a change of credentials might have: once more.
     privileges::die_with_parent()?;
     let mut tables = vec![confine::filter::RUST_RUNTIME, filter::RULES];
+    if opens {
+        tables.push(again::RULES);
+    }
     if sockets.any() {
         tables.push(sockets::RULES);
     }
@@ -251,4 +288,15 @@ fn confine(Wanted { sockets, files }: Wanted) -> io::Result<()> {
         tables.extend([confine::filter::THREADS, files::RULES, files::CHANGES]);
     }
     confine::filter::install(&confine::filter::compile(&tables)?)
+}
+
+/// Runs `call` with capabilities in effect, as far as they are permitted.
+fn with_capabilities<T>(more: CapabilitySet, call: impl FnOnce() -> abi::Result<T>) -> abi::Result<T> {
+    let failed = |errno: rustix::io::Errno| abi::Errno::from_raw(errno.raw_os_error());
+    let usual = capabilities(None).map_err(failed)?;
+    let effective = usual.effective | (usual.permitted & more);
+    set_capabilities(None, CapabilitySets { effective, ..usual }).map_err(failed)?;
+    let done = call();
+    set_capabilities(None, usual).map_err(failed)?;
+    done
 }

@@ -10,7 +10,7 @@ use hostsys::{net, one_fd};
 use netproto::unix::{Act, MAX_REQUEST, Reply, Request};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::thread::CapabilitySet;
 use spec::HostUds;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,17 +49,6 @@ pub(crate) const NAMING: &[Rule] = &[
     allow(libc::SYS_capget, "the capability for a name, which takes effect for that call alone"),
     allow(libc::SYS_capset, "the capability for a name, which takes effect for that call alone"),
 ];
-
-/// Runs `call` with CAP_DAC_OVERRIDE in effect, as far as it is permitted.
-fn with_override<T>(call: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
-    let usual = capabilities(None).map_err(Errno::raw_os_error)?;
-    let more = usual.effective | (usual.permitted & CapabilitySet::DAC_OVERRIDE);
-    let set = |sets| set_capabilities(None, sets).map_err(Errno::raw_os_error);
-    set(CapabilitySets { effective: more, ..usual })?;
-    let done = call();
-    set(usual)?;
-    done
-}
 
 /// The sentry's end of a new pair, and the gofer's.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -104,7 +93,10 @@ fn make(trees: &[OwnedFd], request: &Request<'_>, allowed: HostUds) -> Result<(O
     match request.act {
         Act::Connect => at(tree, request),
         // The kernel inside has decided whether its program may make the name.
-        Act::Bind => with_override(|| at(tree, request)),
+        Act::Bind => {
+            let made = || at(tree, request).map_err(abi::Errno::from_raw);
+            crate::with_capabilities(CapabilitySet::DAC_OVERRIDE, made).map_err(|errno| errno.raw())
+        }
     }
 }
 

@@ -14,17 +14,25 @@ use mountinfo::Mount;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use spec::FILE_ENTRY;
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A descriptor of each tree, and the numbers of all their mounts.
+pub(crate) type Built = (Vec<OwnedFd>, BTreeSet<u64>);
 
 /// Builds the tree of copies of the trees' mounts, moves into it and opens each directory. `clones` are the copies if the
 /// caller has made them. Errors are lines for the user.
-pub(crate) fn build(trees: &[HostTree], clones: Option<Vec<OwnedFd>>) -> Result<Vec<OwnedFd>, String> {
+pub(crate) fn build(trees: &[HostTree], clones: Option<Vec<OwnedFd>>) -> Result<Built, String> {
     let told = |what: &str| {
         let what = what.to_string();
         move |error: std::io::Error| format!("gofer: {what}: {error}")
     };
-    let mounts = mountinfo::parse(&fs::read("/proc/self/mountinfo").map_err(told("/proc/self/mountinfo"))?);
+    let list = "/proc/self/mountinfo";
+    let mounts = mountinfo::parse(&fs::read(list).map_err(told(list))?);
+    // The stage hides /proc.
+    let mut later = fs::File::open(list).map_err(told(list))?;
     // Taken before anything is mounted here, so that a tree that contains the stage does not contain itself.
     let of = |tree: &HostTree| {
         let tree = tree.path.display().to_string();
@@ -46,8 +54,13 @@ pub(crate) fn build(trees: &[HostTree], clones: Option<Vec<OwnedFd>>) -> Result<
     let fds = (0..trees.len())
         .map(|index| reference(stage.dir(), &index.to_string()).map_err(told("new root")))
         .collect::<Result<_, _>>()?;
+    let mut text = Vec::new();
+    later.read_to_end(&mut text).map_err(told(list))?;
+    let on_stage = hostsys::fs::identity_on_mount(stage.dir())
+        .map(|(_, id)| mountinfo::tree_of(&mountinfo::parse(&text), id))
+        .map_err(|error| format!("gofer: new root: {}", std::io::Error::from_raw_os_error(error.raw())))?;
     stage.enter().map_err(told("pivot_root"))?;
-    Ok(fds)
+    Ok((fds, on_stage))
 }
 
 /// Copies for a gofer that may not be able to reach the trees. Nothing that happens in them appears on the host.

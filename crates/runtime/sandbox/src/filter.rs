@@ -66,7 +66,7 @@ impl FilterNeeds {
             shares,
             unix,
             through_gofer: spec.through_gofer,
-            asks_gofers: spec.asks_gofers(),
+            asks_gofers: spec.asks_gofers() || spec.opening_gofer.is_some(),
             traced: !spec.trace.is_empty(),
             listens,
             channel: channel.as_raw_fd(),

@@ -164,6 +164,7 @@ impl Sandbox {
         let wanted = gofer::Wanted {
             sockets: prepared.spec.host_uds,
             files: prepared.spec.through_gofer.then_some(gofer::Files { fifos }),
+            opens: prepared.spec.opening_gofer.is_some(),
         };
         let trees = gofer::request(to_gofer, &prepared.trees, wanted, prepared.id_maps.is_some())?;
         let mut fds = vec![spec.as_fd()];

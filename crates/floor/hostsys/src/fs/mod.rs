@@ -241,6 +241,13 @@ pub fn open_self(dir: impl AsFd) -> Result<OwnedFd> {
     rfs::openat2(dir, c".", Access::Directory.flags(), rfs::Mode::empty(), beneath()).map_err(err)
 }
 
+/// Opens the object of a descriptor of this process once more, by its magic link in `own`, a directory like /proc/self/fd.
+pub fn open_again(own: impl AsFd, file: impl AsFd, access: Access) -> Result<OwnedFd> {
+    let flags = access.flags() - rfs::OFlags::NOFOLLOW;
+    let name = file.as_fd().as_raw_fd().to_string();
+    rfs::openat2(own, name, flags, rfs::Mode::empty(), rfs::ResolveFlags::empty()).map_err(err)
+}
+
 /// Makes a regular file `name` and opens it; EEXIST when there.
 pub fn create_at(dir: impl AsFd, name: &[u8], access: Access, mode: u32) -> Result<OwnedFd> {
     let flags = access.flags() | rfs::OFlags::CREATE | rfs::OFlags::EXCL;

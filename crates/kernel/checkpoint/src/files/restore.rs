@@ -186,7 +186,8 @@ impl<'a> FileRestorer<'a> {
     /// Root, working directory and mask of a process.
     pub fn context(&self, saved: &ContextState) -> Result<Arc<FsContext>> {
         let ns = self.mounts.namespace(saved.namespace).ok_or(Errno::ENOENT)?.clone();
-        let view = FsView { root: self.path(&saved.root)?, cwd: self.path(&saved.cwd)?, ns };
+        let (root, cwd) = (self.path(&saved.root)?, self.path(&saved.cwd)?);
+        let view = FsView { root, cwd, ns, anew: false };
         if !view.root.is_dir() || !view.cwd.is_dir() {
             return Err(Errno::ENOTDIR);
         }
@@ -330,7 +331,8 @@ impl<'a> FileRestorer<'a> {
             Kind::PathOnly => {
                 let path = self.path(saved.place.as_ref().ok_or(Errno::EINVAL)?)?;
                 let inode = path.inode().clone();
-                OpenFile::restore(saved, Some(path), Some(inode), Arc::new(PathOnly))
+                let ops = Arc::new(PathOnly::of(&inode)?);
+                OpenFile::restore(saved, Some(path), Some(inode), ops)
             }
             Kind::Imported(state) => {
                 let new = (self.given.imported)(state.container, state.index).ok_or(Errno::EBADF)?;
@@ -431,7 +433,7 @@ impl<'a> FileRestorer<'a> {
         };
         let inode = path.inode().clone();
         let ops: Arc<dyn FileOps> =
-            if saved.flags & libc::O_PATH != 0 { Arc::new(PathOnly) } else { Arc::new(NsOps(ns)) };
+            if saved.flags & libc::O_PATH != 0 { Arc::new(PathOnly::default()) } else { Arc::new(NsOps(ns)) };
         OpenFile::restore(saved, Some(path), Some(inode), ops)
     }
 

@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn state_and_back() {
         let (cx, quotas) = (TestCaller::root(), Quotas::unlimited());
-        let file = || OpenFile::new(None, None, Arc::new(PathOnly), libc::O_RDWR | libc::O_NONBLOCK);
+        let file =
+            || OpenFile::new(None, None, Arc::new(PathOnly::default()), libc::O_RDWR | libc::O_NONBLOCK);
         let table = FdTable::new(quotas.files.clone());
         let (a, b) = (file(), file());
         *a.pos.lock() = 7;
@@ -105,7 +106,7 @@ mod tests {
         // The files are made again first; descriptors that shared one share one again.
         let again = [&a, &b].map(|file| {
             let saved = file.state();
-            let new = OpenFile::restore(&saved, None, None, Arc::new(PathOnly)).expect("restored");
+            let new = OpenFile::restore(&saved, None, None, Arc::new(PathOnly::default())).expect("restored");
             assert_ne!(new.id, file.id);
             assert_eq!(vfs::file::OpenFileState { id: saved.id, ..new.state() }, saved);
             (file.id, new)

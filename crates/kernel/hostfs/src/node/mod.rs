@@ -1,7 +1,7 @@
 //! Host objects: their place, their cached attributes, and how to open them.
 //!
 //! Key type: [`Node`]. Each child keeps one part of a node and has the methods for it: `standing`, how long cached
-//! attributes and names are valid; `names`, the names of a watched directory; `acls`, access control lists; `views`,
+//! attributes and names are valid; `reach`, how the object is reached, whatever becomes of its names; `names`, the names of a watched directory; `acls`, access control lists; `views`,
 //! mappings of files that are read often.
 //! Neighbours: a node belongs to a tree ([`HostFs`]); `files` keeps the caches that the nodes of all trees share;
 //! `inode` implements vfs's traits.
@@ -13,6 +13,7 @@ mod acls;
 pub(crate) mod ahead;
 mod names;
 mod prefetch;
+mod reach;
 mod standing;
 mod views;
 
@@ -24,6 +25,7 @@ pub(crate) use self::views::Views;
 use self::acls::Acls;
 use self::names::Names;
 use self::prefetch::Prefetched;
+use self::reach::Reach;
 use self::standing::{Standing, Watching, is_told};
 use self::views::View;
 use crate::files::Attached;
@@ -46,7 +48,7 @@ pub(crate) struct Place {
     pub name: Arc<[u8]>,
 }
 
-/// The descriptors of open files: the object stays reachable after its name is gone.
+/// The descriptors of open files: the object stays within reach after its name is gone.
 #[derive(Default)]
 pub(crate) struct Held(Mutex<Vec<Weak<OwnedFd>>>);
 
@@ -96,6 +98,7 @@ pub(crate) struct Node {
     pub(crate) names: Names,
     prefetched: OnceLock<Box<Prefetched>>,
     pub held: Held,
+    reach: Reach,
     /// Of a file that never had a name: what it was made with.
     pub unnamed: Mutex<Option<Arc<OwnedFd>>>,
     /// Of a symbolic link: where it leads.
@@ -141,6 +144,7 @@ impl Node {
             names: Names::default(),
             prefetched: OnceLock::new(),
             held: Held::default(),
+            reach: Reach::default(),
             unnamed: Mutex::default(),
             target: Mutex::default(),
             attachments: OnceLock::new(),
@@ -156,8 +160,7 @@ impl Node {
             return Node::new(fs, Some(parent.clone()), name, attr, None);
         }
         let key = (attr.dev, attr.ino);
-        let known =
-            |t: &HashMap<(u64, u64), Weak<Node>>| t.get(&key).and_then(Weak::upgrade).filter(|n| n.is(&attr));
+        let known = |t: &HashMap<(u64, u64), Weak<Node>>| in_use(t, key).filter(|n| n.is(&attr));
         let again = |n: Arc<Node>| {
             n.moved(parent, name);
             n.refresh(attr, n.standing_since(&before));
@@ -184,7 +187,8 @@ impl Node {
         let rights = Standing::of_new(fs, before);
         let new = Node::told(fs, Some(parent.clone()), name, attr, (None, rights));
         let mut nodes = fs.nodes.write();
-        if nodes.get(&new.key).is_some_and(|known| known.strong_count() != 0) {
+        let known = in_use(&nodes, new.key);
+        if known.is_some() {
             drop(nodes);
             return None;
         }
@@ -208,7 +212,8 @@ impl Node {
             }
             let mut object = None;
             if matches!(self.kind, S_IFIFO | S_IFSOCK) {
-                match self.open(Access::Place) {
+                let held = self.place_within_reach();
+                match held.map_or_else(|| self.open(Access::Place).map(Arc::new), Ok) {
                     Ok(fd) => object = Some(fd),
                     // No other lookup finds it by its name either.
                     Err(_) => return Arc::default(),
@@ -278,15 +283,23 @@ impl Node {
         self.attr.read().attr
     }
 
-    /// Whether these are attributes of this object, or of one that has its number now.
+    /// Whether these are attributes of this object, and not of one that has its number now.
     pub fn is(&self, attr: &Attr) -> bool {
-        (attr.dev, attr.ino) == self.key && attr.file_type() == self.kind
+        (attr.dev, attr.ino) == self.key && attr.file_type() == self.kind && self.was_made_at(attr.btime)
+    }
+
+    /// Whether this object was made then, as far as that is known. An overlay of the host makes a file anew when it is changed first,
+    /// under the old number.
+    fn was_made_at(&self, made: Option<Timespec>) -> bool {
+        let (Some(known), Some(made)) = (self.known().btime, made) else { return true };
+        known == made || self.fs.layer_made.is_some_and(|layer| known < layer && made >= layer)
     }
 
     /// Notes attributes as the host gave them, and when they are still so; returns them as the guest sees them.
     pub fn refresh(&self, attr: Attr, standing: Option<Standing>) -> Attr {
-        let a = translate(&self.fs, attr);
         let CachedAttr { attr: known, all: stood, .. } = *self.attr.read();
+        // A process without statx(2) does not learn it from a descriptor.
+        let a = translate(&self.fs, Attr { btime: attr.btime.or(known.btime), ..attr });
         let standing = standing.filter(|_| is_told(&attr, self.fs.coherence) && !self.watch.is_mapped());
         self.searchable(standing);
         if self.is_dir() && standing.is_none() && !same_rights(&known, &a) {
@@ -295,10 +308,6 @@ impl Node {
         self.watch.set_other_names(attr.nlink > 1);
         if known == a && (stood == standing || standing.is_none()) {
             return a;
-        }
-        if self.is_dir() && known.btime != a.btime {
-            // Another directory has the number now: what is open is the old one.
-            self.fs.home.dirs.remove(self.id);
         }
         // Both at once: the text of a link is kept only with the attributes that were valid when it was read.
         let mut target = self.target.lock();
@@ -353,25 +362,26 @@ impl Node {
             (None, Some((dir, name))) => {
                 let told = self.told_at(&dir, &name).map(|(told, _)| told);
                 let named = told.map_or_else(|| dir.dir().and_then(|dir| dir.look(&name)), Ok);
-                match named.and_then(|a| if self.is(&a) { Ok(a) } else { Err(Errno::ESTALE) }) {
-                    // One that is in use without a name.
-                    Err(Errno::ENOENT | Errno::ESTALE) => return self.nameless(),
-                    a => a?,
+                match named {
+                    Ok(a) if self.is(&a) => a,
+                    // Its name is gone, or another object's.
+                    Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ESTALE) => {
+                        return self.attr_within_reach();
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         };
         Ok(self.refresh(fresh, standing))
     }
 
-    /// Attributes of an object that is in use and has no name.
-    fn nameless(&self) -> Result<Attr> {
-        let held = self.held.get();
-        let attr = match (held, self.fs.home.dirs.get(self.id)) {
-            (Some(fd), _) => self.attr_open(&fd),
-            (None, Some(dir)) => dir.attr(),
-            (None, None) => return Err(Errno::ENOENT),
+    /// Attributes of an object that is held. ESTALE for others.
+    fn attr_within_reach(&self) -> Result<Attr> {
+        let attr = match self.held.get().or_else(|| self.place_within_reach()) {
+            Some(fd) => self.attr_open(&fd),
+            None => self.dir_within_reach().ok_or(Errno::ESTALE)?.attr(),
         };
-        let a = attr.ok().filter(|a| self.is(a)).ok_or(Errno::ENOENT)?;
+        let a = attr.ok().filter(|a| self.is(a)).ok_or(Errno::ESTALE)?;
         Ok(self.refresh(a, None))
     }
 
@@ -471,7 +481,7 @@ impl Node {
         let mut at: Option<Arc<Node>> = None;
         let base = loop {
             let n: &Node = at.as_deref().unwrap_or(self);
-            if let Some(dir) = self.fs.home.dirs.get(n.id) {
+            if let Some(dir) = n.dir_within_reach() {
                 break dir;
             }
             let Some((parent, name)) = n.place() else { break self.fs.top.clone() };
@@ -507,22 +517,9 @@ impl Node {
     }
 
     /// ESTALE for attributes of another object. Those of an exclusive tree do not change.
-    fn check_same(&self, attr: Option<&Attr>) -> Result<()> {
+    pub(super) fn check_same(&self, attr: Option<&Attr>) -> Result<()> {
         let same = attr.is_none_or(|a| self.is(a));
         if same || self.fs.mode == Mode::Exclusive { Ok(()) } else { Err(Errno::ESTALE) }
-    }
-
-    /// Opens the object by its name, making sure that it is still the same.
-    pub fn open(&self, access: Access) -> Result<OwnedFd> {
-        let Some((dir, name)) = self.place() else { return self.fs.top.open_self() };
-        // The name has another object by now.
-        let other = |e| match e {
-            Errno::EISDIR | Errno::ENOTDIR | Errno::ELOOP => Errno::ESTALE,
-            e => e,
-        };
-        let (fd, attr) = dir.dir()?.open(&name, access).map_err(other)?;
-        self.check_same(Some(&attr))?;
-        Ok(fd)
     }
 
     /// A descriptor of a regular file in a strict tree that tells its attributes.
@@ -609,9 +606,15 @@ impl Node {
     }
 }
 
-/// A place that was a directory's is none any more.
+/// The node of the object with this number, unless the number may be another object's by now.
+fn in_use(nodes: &HashMap<(u64, u64), Weak<Node>>, key: (u64, u64)) -> Option<Arc<Node>> {
+    nodes.get(&key).and_then(Weak::upgrade).filter(|node| !node.has_gone())
+}
+
+/// An object is not in its place any more.
 fn moved_away(error: Errno) -> Errno {
-    if matches!(error, Errno::ENOTDIR | Errno::ELOOP) { Errno::ESTALE } else { error }
+    let moved = [Errno::ENOENT, Errno::ENOTDIR, Errno::EISDIR, Errno::ELOOP];
+    if moved.contains(&error) { Errno::ESTALE } else { error }
 }
 
 /// Counts one open file of a directory.
@@ -641,7 +644,7 @@ fn same_rights(a: &Attr, b: &Attr) -> bool {
 }
 
 fn translate(fs: &HostFs, a: Attr) -> Attr {
-    Attr { dev: fs.device(a.dev), ..a }
+    Attr { dev: fs.home.device(a.dev), ..a }
 }
 
 impl Drop for Node {
@@ -654,7 +657,7 @@ impl Drop for Node {
         if self.fs.keeps_warm() {
             self.fs.home.warm.remove(self.id);
         }
-        if self.fs.keeps_places() {
+        if self.fs.keeps_places() || self.reach.is_kept() {
             self.fs.home.places.remove(self.id);
         }
         let mut next = self.place.get_mut().parent.take();

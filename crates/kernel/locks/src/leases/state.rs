@@ -76,7 +76,7 @@ mod tests {
 
     fn file() -> Arc<OpenFile> {
         let inode: InodeRef = Arc::new(InternalInode::new(7, InternalFs::Pipe, libc::S_IFREG | 0o600, 0, 0));
-        OpenFile::new(None, Some(inode), Arc::new(PathOnly), libc::O_RDONLY)
+        OpenFile::new(None, Some(inode), Arc::new(PathOnly::default()), libc::O_RDONLY)
     }
 
     #[test]

@@ -68,7 +68,7 @@ mod tests {
     }
 
     fn open(inode: &InodeRef) -> Arc<OpenFile> {
-        OpenFile::new(None, Some(inode.clone()), Arc::new(PathOnly), libc::O_RDWR)
+        OpenFile::new(None, Some(inode.clone()), Arc::new(PathOnly::default()), libc::O_RDWR)
     }
 
     #[test]

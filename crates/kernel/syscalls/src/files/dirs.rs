@@ -100,9 +100,9 @@ pub fn getdents64(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
 
 pub fn chdir(c: &mut Current, path: PathPtr) -> SysResult {
     let (start, path) = at::read(c, CWD, path)?;
-    let (p, _held) = namei::link::find_dir(c, &c.fs().view(), &start, &path)?;
-    policing::decide(c, Kind::FileChdir, Place::Object(&p))?;
-    c.fs().set_cwd(p);
+    let found = namei::link::find_dir(c, &c.fs().view(), &start, &path)?;
+    policing::decide(c, Kind::FileChdir, Place::Object(&found.place))?;
+    c.fs().set_cwd(found.place.clone());
     Ok(0)
 }
 
@@ -134,9 +134,9 @@ pub fn getcwd(c: &mut Current, buf: Ptr, size: u64) -> SysResult {
 
 pub fn chroot(c: &mut Current, path: PathPtr) -> SysResult {
     let path = c.read_path(path.0)?;
-    let (p, _held) = namei::link::find_root(c, &c.fs().view(), &path)?;
-    policing::decide(c, Kind::FileChroot, Place::Object(&p))?;
-    c.fs().set_root(p);
+    let found = namei::link::find_root(c, &c.fs().view(), &path)?;
+    policing::decide(c, Kind::FileChroot, Place::Object(&found.place))?;
+    c.fs().set_root(found.place.clone());
     Ok(0)
 }
 

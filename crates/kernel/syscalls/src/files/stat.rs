@@ -250,8 +250,8 @@ pub fn readlinkat(c: &mut Current, dir: DirFd, path: PathPtr, buf: Ptr, size: i3
         return Err(Errno::EINVAL.into());
     }
     let (start, path) = at::read_flags(c, dir, path, libc::AT_EMPTY_PATH)?;
-    let text = anew(|| {
-        let p = lookup(c, &c.fs().view(), &start, &path, Lookup::EMPTY_PATH)?;
+    let text = anew(&c.fs().view(), |view| {
+        let p = lookup(c, view, &start, &path, Lookup::EMPTY_PATH)?;
         if p.kind() != abi::stat::S_IFLNK {
             return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL });
         }

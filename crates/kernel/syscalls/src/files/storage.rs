@@ -17,7 +17,7 @@ pub fn truncate(c: &mut Current, path: PathPtr, len: i64) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let path = c.read_path(path.0)?;
-    anew(|| attr::truncate(c, &c.fs().view(), &path, len))?;
+    anew(&c.fs().view(), |view| attr::truncate(c, view, &path, len))?;
     Ok(0)
 }
 

@@ -3,7 +3,8 @@
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{At, CWD, real_file};
 use abi::Errno;
-use namei::walk::anew;
+use mounts::fs_context::FsView;
+use namei::walk::{anew, lookup};
 use namei::{Lookup, xattr};
 use policy::Kind;
 use std::sync::Arc;
@@ -49,10 +50,11 @@ enum By {
 }
 
 impl By {
-    fn find(&self, c: &Current) -> Result<Object, Errno> {
+    fn find(&self, c: &Current, view: &FsView) -> Result<Object, Errno> {
         match *self {
             By::Path { path, look, change } => {
-                let p = At::new(c, CWD, path)?.lookup(c, look)?;
+                let at = At::new(c, CWD, path)?;
+                let p = lookup(c, view, &at.start, &at.path, look)?;
                 if change {
                     access::writable_mount(&p)?;
                 }
@@ -89,8 +91,8 @@ fn do_set(c: &mut Current, by: &By, n: Ptr, value: Ptr, size: u64, flags: i32) -
     }
     let mut v = vec![0; size as usize];
     c.read_bytes(value.0, &mut v)?;
-    anew(|| {
-        let i = by.find(c)?;
+    anew(&c.fs().view(), |view| {
+        let i = by.find(c, view)?;
         i.decide(c)?;
         xattr::set(c, i.inode()?, &n, &v, flags)?;
         i.changed();
@@ -112,19 +114,19 @@ fn give(c: &mut Current, data: &[u8], out: Ptr, size: u64) -> SysResult {
 
 fn do_get(c: &mut Current, by: &By, n: Ptr, out: Ptr, size: u64) -> SysResult {
     let n = name(c, n)?;
-    let v = anew(|| xattr::get(c, by.find(c)?.inode()?, &n))?;
+    let v = anew(&c.fs().view(), |view| xattr::get(c, by.find(c, view)?.inode()?, &n))?;
     give(c, &v, out, size)
 }
 
 fn do_list(c: &mut Current, by: &By, out: Ptr, size: u64) -> SysResult {
-    let v = anew(|| xattr::list(c, by.find(c)?.inode()?))?;
+    let v = anew(&c.fs().view(), |view| xattr::list(c, by.find(c, view)?.inode()?))?;
     give(c, &v, out, size)
 }
 
 fn do_remove(c: &mut Current, by: &By, n: Ptr) -> SysResult {
     let n = name(c, n)?;
-    anew(|| {
-        let i = by.find(c)?;
+    anew(&c.fs().view(), |view| {
+        let i = by.find(c, view)?;
         i.decide(c)?;
         xattr::remove(c, i.inode()?, &n)?;
         i.changed();

@@ -95,7 +95,8 @@ fn tree_file(c: &Current, dir: DirFd, path: PathPtr, flags: u32) -> Result<Arc<O
         return mounts::detached::open_copy(c, &at.view.ns, &place, at_flags & AT_RECURSIVE != 0);
     }
     let inode = place.inode().clone();
-    Ok(OpenFile::new(Some(place), Some(inode), Arc::new(vfs::file::PathOnly), libc::O_PATH))
+    let ops = Arc::new(vfs::file::PathOnly::of(&inode)?);
+    Ok(OpenFile::new(Some(place), Some(inode), ops, libc::O_PATH))
 }
 
 pub fn open_tree(c: &mut Current, dir: DirFd, path: PathPtr, flags: u32) -> SysResult {

@@ -4,7 +4,7 @@
 //! give Linux's answer where the ability is missing.
 
 use crate::file::{Caller, OpenFile};
-use crate::inode::DirSink;
+use crate::inode::{DirSink, Hold, InodeRef};
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use caller::UserMemory;
@@ -423,8 +423,18 @@ impl dyn FileOps {
     }
 }
 
-/// An O_PATH file: a place without operations.
-pub struct PathOnly;
+/// An O_PATH file: a place without operations, and what keeps the object within reach.
+#[derive(Default)]
+pub struct PathOnly {
+    _held: Option<Hold>,
+}
+
+impl PathOnly {
+    /// Of this object. ESTALE when it is no longer where it was found.
+    pub fn of(inode: &InodeRef) -> Result<PathOnly> {
+        Ok(PathOnly { _held: inode.hold()? })
+    }
+}
 
 impl FileOps for PathOnly {
     fn as_any(&self) -> &dyn Any {

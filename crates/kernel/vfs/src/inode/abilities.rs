@@ -18,6 +18,11 @@ use wait::{Events, WaitQueue};
 pub trait DirInode {
     /// Finds an entry; ENOENT when there is none.
     fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef>;
+    /// As [`DirInode::lookup`] on a path that led to an object which had another name by then, or none. Nothing that is known of the
+    /// name counts, and the object stays within reach for the rest of the call, whatever becomes of its name.
+    fn lookup_anew(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        self.lookup(cx, name)
+    }
     /// Another process answers lookups, so that one question about a whole path is better than one for each name.
     fn looks_ahead(&self) -> bool {
         false
@@ -137,8 +142,12 @@ pub trait Confirming {
     }
     /// The directory was on the way of a path that had to be asked about.
     fn passed(&self) {}
-    /// The caller made or removed one of its names: attributes known of it may not hold any more.
+    /// The caller made one of its names: attributes known of it may not hold any more.
     fn changed(&self) {}
+    /// The caller removed one of its names, or gave it to another object.
+    fn lost_name(&self) {
+        self.changed();
+    }
     /// Has what others do to the object, or to names in it, reported to its watches (`notify::from_outside`) from now on;
     /// `mask`: IN_*. `None` where that cannot be.
     fn watch_outside(&self, _mask: u32) -> Option<OutsideWatch> {
@@ -146,7 +155,15 @@ pub trait Confirming {
     }
     /// The caller moved it to this name.
     fn renamed(&self, _dir: &InodeRef, _name: &[u8]) {}
+    /// Keeps the object within reach, whatever becomes of its names, as long as the result lives. `None` where that needs nothing.
+    /// ESTALE when the object is no longer where it was found.
+    fn hold(&self) -> Result<Option<Hold>> {
+        Ok(None)
+    }
 }
+
+/// Keeps an object of a file system that others change ([`Confirming::hold`]).
+pub type Hold = Arc<dyn Any + Send + Sync>;
 
 /// An inode with extended attributes.
 pub trait XattrInode {
@@ -300,6 +317,16 @@ impl dyn Inode {
     /// See [`DirInode::lookup`]; ENOTDIR for other objects.
     pub fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         self.as_dir().ok_or(Errno::ENOTDIR)?.lookup(cx, name)
+    }
+
+    /// See [`DirInode::lookup_anew`]; ENOTDIR for other objects.
+    pub fn lookup_anew(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        self.as_dir().ok_or(Errno::ENOTDIR)?.lookup_anew(cx, name)
+    }
+
+    /// See [`Confirming::hold`].
+    pub fn hold(&self) -> Result<Option<Hold>> {
+        self.as_confirming().map_or(Ok(None), Confirming::hold)
     }
 
     /// See [`DirInode::keeps_umask`].

@@ -15,7 +15,9 @@ mod serve;
 mod tests;
 
 pub(crate) use rules::{CHANGES, RULES};
+pub(crate) use serve::told;
 
+use crate::again::OwnFiles;
 use abi::{Errno, Result};
 use fileproto::{Handle, Header, MAX_CHANNELS, MAX_HANDLES, MAX_MESSAGE, Reply, Request, header};
 use hostsys::net::{Query, query};
@@ -50,14 +52,20 @@ pub(crate) struct Options {
 #[derive(Default)]
 pub(crate) struct Files {
     first: Vec<(OwnedFd, Channel)>,
+    own: Option<Arc<OwnFiles>>,
 }
 
 impl Files {
+    /// Without any yet; `own`: by which files are opened once more.
+    pub(crate) fn new(own: Option<OwnFiles>) -> Files {
+        Files { first: Vec::new(), own: own.map(Arc::new) }
+    }
+
     /// A connection for the tree with this root, an O_PATH descriptor; the sentry's end of its first channel.
     pub(crate) fn start(&mut self, root: &OwnedFd, options: Options) -> io::Result<OwnedFd> {
         // Asked before the rules of the host calls are in force, and before a thread has moved.
         let _ = cpu::all();
-        let connection = Arc::new(Connection::new(root.try_clone()?, options));
+        let connection = Arc::new(Connection::new(root.try_clone()?, options, self.own.clone()));
         let channel = Channel::new(&connection).map_err(to_io)?;
         let (theirs, ours) = pair()?;
         self.first.push((ours, channel));
@@ -96,6 +104,7 @@ impl Files {
 pub(crate) struct Connection {
     root: Arc<OwnedFd>,
     options: Options,
+    own: Option<Arc<OwnFiles>>,
     handles: RwLock<Handles>,
     listings: Mutex<Vec<Listing>>,
     /// The mounts that descriptors for the sentry were opened through.
@@ -121,11 +130,12 @@ struct Listing {
 
 impl Connection {
     /// For the tree with this root, an O_PATH descriptor.
-    pub(crate) fn new(root: OwnedFd, options: Options) -> Connection {
+    pub(crate) fn new(root: OwnedFd, options: Options, own: Option<Arc<OwnFiles>>) -> Connection {
         let mounts = hostsys::fs::identity_on_mount(&root).map(|(_, mount)| mount);
         Connection {
             root: Arc::new(root),
             options,
+            own,
             handles: RwLock::new(Handles { open: BTreeMap::new(), last: ROOT }),
             listings: Mutex::default(),
             mounts: RwLock::new(mounts.into_iter().collect()),

@@ -1,7 +1,7 @@
 //! The objects that requests are about, and changes of their attributes.
 
 use super::Connection;
-use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG};
+use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::{Errno, Result};
 use fileproto::{Changes, Key, SetTime, Target};
 use hostsys::fs::{self as host, Access};
@@ -18,16 +18,13 @@ fn is_expected(attr: Attr, key: Key) -> Result<Attr> {
 }
 
 impl Connection {
-    /// The descriptor of a message. EINVAL for one of other objects than regular files and directories, and for one
-    /// that was not opened through the mounts of the tree: the sentry has other files open, which it may not change.
-    pub(super) fn sent(&self, descriptor: Option<OwnedFd>) -> Result<OwnedFd> {
+    /// The descriptor of a message. EINVAL for one of an object of other types than `kinds` (S_IFMT), and for one that was not
+    /// opened through the mounts of the tree: the sentry has other files open, which it may not change.
+    pub(super) fn sent(&self, descriptor: Option<OwnedFd>, kinds: &[u32]) -> Result<OwnedFd> {
         let fd = descriptor.ok_or(Errno::EBADF)?;
         let (attr, mount) = host::identity_on_mount(&fd)?;
         let mounts = self.mounts.read().unwrap_or_else(PoisonError::into_inner);
-        match attr.file_type() {
-            S_IFREG | S_IFDIR if mounts.contains(&mount) => Ok(fd),
-            _ => Err(Errno::EINVAL),
-        }
+        if kinds.contains(&attr.file_type()) && mounts.contains(&mount) { Ok(fd) } else { Err(Errno::EINVAL) }
     }
 
     /// Attributes of an object of which the sentry gets the descriptor.
@@ -47,7 +44,7 @@ impl Connection {
     /// Opens a regular file or a directory for reading. Other objects are not opened: EOPNOTSUPP.
     pub(super) fn readable(&self, target: &Target<'_>, descriptor: Option<OwnedFd>) -> Result<OwnedFd> {
         match *target {
-            Target::Descriptor => self.sent(descriptor),
+            Target::Descriptor => self.sent(descriptor, &[S_IFREG, S_IFDIR]),
             Target::Directory(dir) => host::open_self(&*self.dir(dir)?),
             Target::Named { dir, name, key } => {
                 let dir = self.dir(dir)?;
@@ -75,8 +72,17 @@ impl Connection {
         let changes = &Changes { uid: id(changes.uid), gid: id(changes.gid), ..*changes };
         match *target {
             Target::Descriptor => {
-                let fd = self.sent(descriptor)?;
-                change_open(&fd, changes)?;
+                // O_PATH is enough, for all but the size.
+                let fd = self.sent(descriptor, &[S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO, S_IFSOCK])?;
+                if let Some(size) = changes.size {
+                    host::truncate(&fd, size)?;
+                }
+                let kind = host::identity(&fd)?.file_type();
+                let readable = || match &self.own {
+                    Some(own) if kind == S_IFREG => own.open_again(&fd, fileproto::Access::Read),
+                    _ => fd.try_clone().map_err(|_| Errno::EMFILE),
+                };
+                change_place(&fd, kind, changes, readable)?;
                 host::stat(&fd)
             }
             Target::Directory(dir) => {
@@ -124,24 +130,7 @@ fn time(time: SetTime) -> host::SetTime {
     }
 }
 
-/// Changes of an open file or directory.
-fn change_open(fd: &OwnedFd, changes: &Changes) -> Result<()> {
-    if let Some(size) = changes.size {
-        host::truncate(fd, size)?;
-    }
-    if changes_owner(changes) {
-        host::chown(fd, changes.uid, changes.gid)?;
-    }
-    if let Some(mode) = changes.mode {
-        host::chmod(fd, mode)?;
-    }
-    if changes_times(changes) {
-        host::utimes(fd, time(changes.atime), time(changes.mtime))?;
-    }
-    Ok(())
-}
-
-/// Changes of what an O_PATH descriptor stands for, but its size. `readable` opens the same object for reading.
+/// Changes of what a descriptor stands for, but its size. `readable` opens the same object for reading.
 fn change_place(
     place: &OwnedFd,
     kind: u32,

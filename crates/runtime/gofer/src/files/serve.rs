@@ -58,7 +58,7 @@ impl Connection {
                     Source::Named { dir: from, name: old } => {
                         host::link_at(&*self.dir(from)?, old, &*dir, name)?
                     }
-                    Source::Descriptor => host::link_open(self.sent(descriptor)?, &*dir, name)?,
+                    Source::Descriptor => host::link_open(self.sent(descriptor, &[S_IFREG])?, &*dir, name)?,
                 }
                 Reply::Done
             }
@@ -109,6 +109,11 @@ impl Connection {
                 })
             }
             Request::Look { dir, places, ref names } => return self.look(dir, places, names),
+            Request::OpenAgain { access } => return self.open_again(descriptor, access),
+            Request::ReadLinkAgain => {
+                let place = self.sent(descriptor, &[S_IFLNK])?;
+                link_at(host::stat(&place)?, place)?
+            }
             Request::Close { ref handles } => {
                 self.close(handles);
                 Reply::Done
@@ -201,6 +206,14 @@ impl Connection {
         Ok((Reply::Opened(told(attr)), vec![fd]))
     }
 
+    fn open_again(&self, descriptor: Option<OwnedFd>, access: Access) -> Result<Answer> {
+        if access != Access::Read {
+            self.writable()?;
+        }
+        let file = self.sent(descriptor, &[S_IFREG])?;
+        self.opened(self.own.as_ref().ok_or(Errno::ESTALE)?.open_again(&file, access)?)
+    }
+
     /// Only regular files, and FIFOs where that was asked for, are opened; the type.
     fn may_open(&self, attr: &Attr) -> Result<u32> {
         match attr.file_type() {
@@ -231,8 +244,7 @@ impl Connection {
         if !attr.is_symlink() {
             return Err(Errno::EINVAL);
         }
-        let text = host::readlink_place(place.ok_or(Errno::EIO)?)?;
-        if is_text(&text) { Ok(Reply::Link { attr: told(attr), text }) } else { Err(Errno::EIO) }
+        link_at(attr, place.ok_or(Errno::EIO)?)
     }
 
     fn list(&self, handle: Handle, cookie: u64, attributes: bool) -> Result<Reply> {
@@ -292,6 +304,12 @@ impl Connection {
     }
 }
 
+/// The text of a link with these attributes.
+fn link_at(attr: Attr, place: OwnedFd) -> Result<Reply> {
+    let text = host::readlink_place(place)?;
+    if is_text(&text) { Ok(Reply::Link { attr: told(attr), text }) } else { Err(Errno::EIO) }
+}
+
 /// Attributes of a name.
 fn stat_at(dir: &OwnedFd, name: &[u8]) -> Result<(Attr, Option<OwnedFd>)> {
     Ok((host::stat_at(dir, name)?, None))
@@ -304,7 +322,7 @@ fn place_at(dir: &OwnedFd, name: &[u8]) -> Result<(Attr, Option<OwnedFd>)> {
 }
 
 /// Attributes within the bounds of a message.
-fn told(attr: Attr) -> Attr {
+pub(crate) fn told(attr: Attr) -> Attr {
     let time = |time: Timespec| Timespec { nsec: time.nsec.clamp(0, 999_999_999), ..time };
     Attr {
         size: attr.size.min(i64::MAX as u64),
@@ -368,11 +386,11 @@ fn adopt(dir: &OwnedFd, name: &[u8], started: Timespec, rights: Rights) -> Resul
     host::stat(&place)
 }
 
-/// `user.` attributes and access control lists may be changed: to the others the host's kernel or its security modules
+/// `user.` attributes, the capabilities of programs and access control lists may be changed: to the others the host's kernel or its security modules
 /// give a meaning.
 fn may_change(name: &[u8]) -> Result<()> {
     match name {
-        b"system.posix_acl_access" | b"system.posix_acl_default" => Ok(()),
+        b"security.capability" | b"system.posix_acl_access" | b"system.posix_acl_default" => Ok(()),
         _ if name.starts_with(b"user.") => Ok(()),
         _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::EPERM),

@@ -45,7 +45,8 @@ impl Tree {
         fs::write(dir.join("root/a/file"), "content").unwrap();
         std::os::unix::fs::symlink("../outside", dir.join("root/out")).unwrap();
         std::os::unix::fs::symlink("a", dir.join("root/link")).unwrap();
-        let connection = Arc::new(Connection::new(place(&dir.join("root")), options));
+        let connection =
+            Arc::new(Connection::new(place(&dir.join("root")), options, OwnFiles::find().ok().map(Arc::new)));
         Tree { dir, connection }
     }
 

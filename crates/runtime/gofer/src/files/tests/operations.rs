@@ -248,7 +248,7 @@ fn names_stay_on_their_file_system() {
     }
     let all = Tree {
         dir: tree.path("none"),
-        connection: Arc::new(Connection::new(place(Path::new("/")), Options::default())),
+        connection: Arc::new(Connection::new(place(Path::new("/")), Options::default(), None)),
     };
     let path = tree.path("a");
     let from_dir = all.handle(path.strip_prefix("/").unwrap().to_str().unwrap());
