@@ -166,6 +166,12 @@ impl HostFiles {
         new
     }
 
+    /// Another object has this number from now on.
+    pub(crate) fn forget_attached(&self, key: Key) {
+        let old = self.attached.lock().remove(&key);
+        drop(old);
+    }
+
     /// The thread that watches descriptors, started with the first use.
     pub(crate) fn poller(&self) -> Result<Arc<Poller>> {
         let mut poller = self.poller.lock();

@@ -176,7 +176,9 @@ impl Node {
             return again(n);
         }
         let n = Node::new(fs, Some(parent.clone()), name, attr, Standing::of_new(fs, &before));
-        Node::enter(&mut t, &n);
+        let old = Node::enter(&mut t, &n);
+        drop(t);
+        n.succeeds(old);
         n
     }
 
@@ -192,16 +194,25 @@ impl Node {
             drop(nodes);
             return None;
         }
-        Node::enter(&mut nodes, &new);
+        let old = Node::enter(&mut nodes, &new);
         drop(nodes);
+        new.succeeds(old);
         Some(new)
     }
 
-    fn enter(nodes: &mut HashMap<(u64, u64), Weak<Node>>, new: &Arc<Node>) {
+    /// The node that had its number before.
+    fn enter(nodes: &mut HashMap<(u64, u64), Weak<Node>>, new: &Arc<Node>) -> Option<Weak<Node>> {
         if nodes.len() >= 1024 && nodes.len().is_power_of_two() {
             nodes.retain(|_, known| known.strong_count() != 0);
         }
-        nodes.insert(new.key, Arc::downgrade(new));
+        nodes.insert(new.key, Arc::downgrade(new))
+    }
+
+    /// It has the number of an object that has ended, of which some still use the node.
+    fn succeeds(&self, old: Option<Weak<Node>>) {
+        if old.is_some_and(|old| old.strong_count() != 0) {
+            self.fs.home.forget_attached((self.key.0, self.key.1, self.kind));
+        }
     }
 
     /// What other subsystems hang on the object.
