@@ -279,15 +279,18 @@ impl MemoryMap {
         if end > self.max { Err(Errno::EINVAL) } else { Ok(end) }
     }
 
+    /// Nothing is mapped in `len` bytes (page multiple) from this page on, and a program may map something.
+    pub(crate) fn is_free(&self, start: u64, len: u64) -> bool {
+        let end = start.checked_add(len).filter(|end| *end <= self.max);
+        start >= self.min
+            && start.is_multiple_of(PAGE_SIZE)
+            && end.is_some_and(|end| self.overlapping(start, end).next().is_none())
+    }
+
     /// Finds `len` free bytes (page multiple), aligned to `align`, highest first below `mmap_base`;
     /// `hint` is tried first. `gap` bytes stay free below every MAP_GROWSDOWN area.
     pub fn find_free(&self, hint: u64, len: u64, align: u64) -> Option<u64> {
-        if hint >= self.min
-            && hint.is_multiple_of(PAGE_SIZE)
-            && let Some(end) = hint.checked_add(len)
-            && end <= self.max
-            && self.overlapping(hint, end).next().is_none()
-        {
+        if self.is_free(hint, len) {
             return Some(hint);
         }
         self.find_below(self.packed_from(), len, align).or_else(|| self.find_below(self.max, len, align))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub const REWRITE_AREA: u64 = 0x1_0000;
 
 /// What became of [`Rewriter::rewrite`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rewrite {
     /// The site now calls without a signal; this many bytes at this address differ from the file's.
     Done {
@@ -18,8 +18,9 @@ pub enum Rewrite {
     },
     /// It stays as it is.
     Refused,
-    /// There is no room within two gigabytes of it: [`Rewriter::add_area`] first.
-    NeedsArea,
+    /// There is no room within two gigabytes of it: [`Rewriter::add_area`] first. The area may start at these addresses
+    /// only, best first; if there are none, anywhere in reach.
+    NeedsArea(Vec<u64>),
 }
 
 /// A copy in memory of a file's text in which the platform rewrites call sites for every process that maps it, all of it and in

@@ -4,9 +4,10 @@
 //! becomes the jump, unless the bytes before it show that it is the end of a longer instruction ([`is_operand`]). The
 //! `syscall` stays, so a jump directly to it still makes the call, by signal. *Tail*: the jump replaces `syscall` and
 //! at least three bytes after it. These are whole instructions that mean the same elsewhere, and the trampoline
-//! executes them. A program may jump, or return from a signal handler, to the address after its `syscall`. The byte
-//! there is a middle byte of the jump's distance. It is always chosen so that no instruction starts with it, and the
-//! stub continues behind it (`back_into_site` in stub.c).
+//! executes them. A program may come back to any of them: it may jump there, or return from a handler of a signal that
+//! arrived when it had executed some. The byte where such an instruction began is a byte of the jump's distance. It is
+//! always chosen so that no instruction starts with it ([`Traps`]), and the stub continues at the same instruction in the
+//! trampoline (`back_into_site` in stub.c). So each address that a program is shown leads back.
 //!
 //! A trampoline is [`TRAMP_SIZE`] bytes: the head's instruction; r11 = itself; a jump to the stub; at
 //! [`TRAMP_CALL`] a `syscall` for calls that cannot take the fast path; at [`TRAMP_BACK`] the tail's instructions and
@@ -30,6 +31,9 @@ const MAX_TWINS: usize = 256;
 /// Of those that are mapped no more, so many are remembered.
 const MAX_FORMER: usize = 8;
 
+/// Places for an area that are named at most.
+const MAX_PLACES: usize = 512;
+
 /// Areas per address space.
 const MAX_AREAS: usize = 8;
 /// Bytes looked at on either side of the address after `syscall`.
@@ -50,7 +54,50 @@ pub(crate) struct Shape {
     pub(crate) tail: Vec<u8>,
     /// The last of these is a return.
     returns: bool,
+    /// Where these begin under the jump.
+    pub(crate) traps: Traps,
 }
+
+/// The bytes of a jump's distance where a displaced instruction began: those after the lowest one. Each must be an
+/// invalid opcode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traps([bool; 3]);
+
+impl Traps {
+    /// A jump over this distance traps wherever it has to.
+    fn hold(self, distance: i32) -> bool {
+        let [_, bytes @ ..] = distance.to_le_bytes();
+        self.0.iter().zip(bytes).all(|(trap, byte)| !trap || INVALID.contains(&byte))
+    }
+
+    /// The place of the area matters, as the upper bytes are the same, or nearly, in all of it.
+    fn choosy(self) -> bool {
+        matches!(self.0, [_, true, _] | [_, _, true])
+    }
+
+    /// Where an area for the site may start, best first: below the site, near it; then above it, far from what grows there.
+    fn places(self, site: u64) -> Vec<u64> {
+        let [_, third, fourth] = self.0;
+        let values = |choosy: bool| (0..=u8::MAX).filter(move |byte| !choosy || INVALID.contains(byte));
+        let mut steps: Vec<i32> = values(fourth)
+            .filter(|byte| (*byte as i8).unsigned_abs() < (REACH >> 24) as u8)
+            .flat_map(|fourth| values(third).map(move |third| i32::from_le_bytes([0, 0, third, fourth])))
+            .collect();
+        steps.sort_unstable_by_key(|step| (*step > 0, -step));
+        let place = |step: i32| {
+            let start = site.checked_add(5)?.checked_add_signed(i64::from(step))?;
+            start.checked_next_multiple_of(abi::PAGE_SIZE).filter(|start| *start != 0)
+        };
+        // Some of both, as there may be no room on one side.
+        let (below, above): (Vec<i32>, Vec<i32>) = steps.into_iter().partition(|step| *step <= 0);
+        let half =
+            |steps: Vec<i32>| steps.into_iter().filter_map(place).take(MAX_PLACES / 2).collect::<Vec<u64>>();
+        [half(below), half(above)].concat()
+    }
+}
+
+/// How far areas are from sites at most.
+const REACH: u32 = 0x7000_0000;
 
 /// A rewritten site.
 #[derive(Clone, Copy, Debug)]
@@ -215,12 +262,14 @@ impl Sites {
             // Of areas that were forgotten there is no end.
             let area = a..a.checked_add(REWRITE_AREA)?;
             let close = distance(site, area.start).is_some() && distance(site, area.end).is_some();
-            near |= close;
-            if close { free(&tables.sites, area, site, !shape.tail.is_empty()) } else { None }
+            let can = |t: u64| distance(site, t).is_some_and(|d| shape.traps.hold(d));
+            near |= close && (!shape.traps.choosy() || trampolines(area.clone()).any(can));
+            if close { free(&tables.sites, area, site, shape.traps) } else { None }
         });
         let Some(trampoline) = found else {
             let full = near || self.areas.iter().all(|a| a.load(Relaxed) != 0);
-            return Err(if full { Rewrite::Refused } else { Rewrite::NeedsArea });
+            let places = if shape.traps.choosy() { shape.traps.places(site) } else { Vec::new() };
+            return Err(if full { Rewrite::Refused } else { Rewrite::NeedsArea(places) });
         };
         tables.known.insert(rip);
         let (Some(jump), Some(code)) = (jump(site, trampoline), code(&shape, trampoline, rip)) else {
@@ -264,12 +313,13 @@ pub(crate) fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
     Some([0xe9, a, b, c, d])
 }
 
-/// A trampoline that is not in use; `trap`: one with a distance that has an invalid opcode in its second byte.
-pub(crate) fn free(sites: &HashMap<u64, Site>, area: Range<u64>, site: u64, trap: bool) -> Option<u64> {
-    (area.start..area.end).step_by(TRAMP_SIZE as usize).find(|t| {
-        !sites.contains_key(t)
-            && distance(site, *t).is_some_and(|d| !trap || INVALID.contains(&d.to_le_bytes()[1]))
-    })
+fn trampolines(area: Range<u64>) -> impl Iterator<Item = u64> {
+    area.step_by(TRAMP_SIZE as usize)
+}
+
+/// A trampoline that is not in use, at such a distance that the jump traps where it has to.
+pub(crate) fn free(sites: &HashMap<u64, Site>, area: Range<u64>, site: u64, traps: Traps) -> Option<u64> {
+    trampolines(area).find(|t| !sites.contains_key(t) && distance(site, *t).is_some_and(|d| traps.hold(d)))
 }
 
 /// The code of a trampoline.
@@ -313,7 +363,7 @@ pub(crate) fn shape(bytes: &[u8; 2 * AROUND]) -> Option<Shape> {
 fn head(before: &[u8]) -> Option<Shape> {
     let with = |n: usize| {
         let head = before.get(before.len() - n..)?.to_vec();
-        Some(Shape { before: n + 2, head, tail: Vec::new(), returns: false })
+        Some(Shape { before: n + 2, head, tail: Vec::new(), returns: false, traps: Traps::default() })
     };
     match before {
         // mov $imm32,%rax
@@ -358,8 +408,10 @@ fn is_operand(before: &[u8]) -> bool {
 fn tail(after: &[u8]) -> Option<Shape> {
     let mut n = 0;
     let mut returns = false;
+    let mut traps = Traps::default();
     while n < 3 {
         let rest = after.get(n..)?;
+        *traps.0.get_mut(n)? = true;
         if *rest.first()? == RET {
             n += 1;
             // What follows must be filler, or it could be a function of its own.
@@ -380,6 +432,7 @@ fn tail(after: &[u8]) -> Option<Shape> {
         head: Vec::new(),
         tail: after.get(..n).unwrap_or_default().to_vec(),
         returns,
+        traps,
     })
 }
 
@@ -535,6 +588,89 @@ mod tests {
         assert_eq!(sites.guest_rip(0x40_0000), 0x40_0000);
     }
 
+    /// The tails of one to three instructions, and where these begin.
+    const TAILS: [(&[u8], &[usize]); 12] = [
+        // pop %rbx; ret and its filler: calls of the C library that can be cancelled
+        (&[0x5b, 0xc3, 0x0f, 0x1f, 0x44, 0, 0], &[0, 1]),
+        // pop %r12; ret
+        (&[0x41, 0x5c, 0xc3, 0x66, 0x0f, 0x1f, 0x44], &[0, 2]),
+        // leave; ret
+        (&[0xc9, 0xc3, 0x90], &[0, 1]),
+        // pop %rbx; pop %rbp; ret
+        (&[0x5b, 0x5d, 0xc3], &[0, 1, 2]),
+        // pop %rbx; pop %rbp; pop %r12
+        (&[0x5b, 0x5d, 0x41, 0x5c], &[0, 1, 2]),
+        // mov %eax,%edx; pop %rbp
+        (&[0x89, 0xc2, 0x5d], &[0, 2]),
+        // pop %rbx; cmp $-4095,%rax
+        (&[0x5b, 0x48, 0x3d, 1, 0xf0, 0xff, 0xff], &[0, 1]),
+        // add $8,%rsp
+        (&[0x48, 0x83, 0xc4, 8, 0xc3], &[0]),
+        // test %eax,%eax; mov %rax,%rbx
+        (&[0x85, 0xc0, 0x48, 0x89, 0xc3], &[0, 2]),
+        // mov %rax,%rbx
+        (&[0x48, 0x89, 0xc3], &[0]),
+        // ret
+        (&[0xc3, 0x90, 0x90], &[0]),
+        // push %rax; push %rbx; mov 8(%rsp),%rdi
+        (&[0x50, 0x53, 0x48, 0x8b, 0x7c, 0x24, 8], &[0, 1, 2]),
+    ];
+
+    #[test]
+    fn each_displaced_instruction_traps() {
+        for (tail, begins) in TAILS {
+            let found = shape(&around(&[0x31, 0xc0], tail)).unwrap();
+            let traps: Vec<usize> = (0..3).filter(|i| found.traps.0[*i]).collect();
+            assert_eq!(traps, begins, "{tail:x?}");
+            let mut planned = 0;
+            for i in 0..200 {
+                let rip = 0x7f12_3456_1010 + i * 0x1_2340;
+                let sites = Sites::default();
+                let m = Memory(rip - 16, around(&[0x31, 0xc0], tail));
+                let Err(Rewrite::NeedsArea(places)) = sites.plan(&m, rip, true) else {
+                    panic!("no area is known")
+                };
+                assert_eq!(places.is_empty(), *begins == [0]);
+                // Each place that is named does.
+                let start = if places.is_empty() { rip & !0xfff } else { places[i as usize % places.len()] };
+                sites.add_area(start);
+                let Ok(p) = sites.plan(&m, rip, true) else {
+                    assert!(((rip - 2) ^ (rip + 2)) >= abi::PAGE_SIZE, "{tail:x?} at {start:#x}");
+                    continue;
+                };
+                planned += 1;
+                assert_eq!(p.site, rip - 2);
+                for begin in begins {
+                    assert!(INVALID.contains(&p.jump[2 + begin]));
+                    assert_eq!(
+                        sites.guest_rip(p.trampoline + TRAMP_BACK + *begin as u64),
+                        rip + *begin as u64
+                    );
+                }
+            }
+            assert!(planned > 150);
+        }
+    }
+
+    #[test]
+    fn places_are_near_and_below_first() {
+        let traps = Traps([true, true, false]);
+        let site = 0x7f12_3456_1234;
+        let places = traps.places(site);
+        assert!(places.len() <= MAX_PLACES && places.iter().all(|p| p.is_multiple_of(abi::PAGE_SIZE)));
+        assert!(
+            places.iter().all(|p| distance(site, *p).is_some() && distance(site, p + REWRITE_AREA).is_some())
+        );
+        let below: Vec<u64> = places.iter().copied().take_while(|p| *p <= site).collect();
+        assert!(below.len() == MAX_PLACES / 2 && below.is_sorted_by(|a, b| a > b));
+        assert!(site - below[0] < 4 << 20);
+        // A program at the usual address has room below.
+        assert!(traps.places(0x40_1234).iter().any(|p| (0x1_0000..0x3f_0000).contains(p)));
+        // None is below zero or wraps.
+        assert!(traps.places(0).iter().all(|p| *p < 1 << 32));
+        assert!(traps.places(u64::MAX - 8).iter().all(|p| *p > u64::MAX - (1 << 32)));
+    }
+
     #[test]
     fn any_address_may_be_named() {
         for rip in [0, 1, 15, 16, 17, u64::MAX - 16, u64::MAX] {
@@ -560,9 +696,9 @@ mod tests {
         let sites = Sites::default();
         let rip = 0x7000_0000_1010;
         let m = Memory(rip - 16, around(&[0xb8, 39, 0, 0, 0], &[]));
-        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea));
+        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea(Vec::new())));
         sites.add_area(0x40_0000);
-        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea));
+        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea(Vec::new())));
         sites.add_area(0x7000_1000_0000);
         let p = sites.plan(&m, rip, false).expect("in reach");
         assert_eq!(p.code.len() as u64, TRAMP_SIZE);

@@ -105,7 +105,7 @@ impl TextTwin {
             return None;
         }
         let at = rip - shape.before as u64;
-        let trampoline = free(&t.sites, self.trampolines.clone(), at, !shape.tail.is_empty())?;
+        let trampoline = free(&t.sites, self.trampolines.clone(), at, shape.traps)?;
         let code = code(&shape, trampoline, rip)?;
         let jump = jump(at, trampoline)?;
         let swap = in_one_line(at);
