@@ -142,6 +142,8 @@ pub struct MemoryMap {
     pub(crate) imaged: Imaged,
     /// Call sites may be rewritten.
     pub rewriting: bool,
+    /// Where execve(2) has mapped the interpreter, which maps libraries for the program.
+    pub loader: std::ops::Range<u64>,
     /// Total mapped bytes (VmSize).
     total: u64,
     /// The most that they were (VmPeak).
@@ -171,6 +173,7 @@ impl MemoryMap {
             twins: Vec::new(),
             imaged: Imaged::default(),
             rewriting: true,
+            loader: 0..0,
             total: 0,
             peak: 0,
             min,
@@ -367,9 +370,10 @@ impl MemoryMap {
         self.rewritten.range(start..end.max(start)).copied().collect()
     }
 
-    /// One twin more may be mapped.
-    pub(crate) fn takes_twin(&self) -> bool {
-        self.rewriting && self.twins.len() < MAX_TWINS
+    /// One twin more may be mapped by a call from this site. Only ld.so maps what will be executed in place. Others that map
+    /// text may read it, translate it, or execute it elsewhere; and they get the file.
+    pub(crate) fn takes_twin(&self, site: u64) -> bool {
+        self.rewriting && self.twins.len() < MAX_TWINS && self.loader.contains(&site)
     }
 
     /// Records that a mapping, which was just made, is that of a twin.

@@ -108,6 +108,8 @@ pub(crate) struct Site {
     pub(crate) rip: u64,
     /// Displaced bytes after that.
     pub(crate) tail: u64,
+    /// What was where the jump is.
+    pub(crate) old: [u8; 5],
 }
 
 impl Site {
@@ -118,6 +120,22 @@ impl Site {
             _ if offset < TRAMP_BACK => self.rip - 2,
             _ => self.rip + (offset - TRAMP_BACK).min(self.tail),
         }
+    }
+}
+
+/// `bytes` were read at `from`. Where they are `new`, which stands at `at`, makes them `old`; also if they are a part of it.
+pub(crate) fn put_back(bytes: &mut [u8], from: u64, at: u64, new: &[u8], old: &[u8]) {
+    let (end, until) = (from.saturating_add(bytes.len() as u64), at.saturating_add(new.len() as u64));
+    let (first, last) = (from.max(at), end.min(until));
+    if first >= last {
+        return;
+    }
+    let part = |base: u64| (first - base) as usize..(last - base) as usize;
+    if let (Some(here), Some(new), Some(old)) =
+        (bytes.get_mut(part(from)), new.get(part(at)), old.get(part(at)))
+        && here == new
+    {
+        here.copy_from_slice(old);
     }
 }
 
@@ -241,6 +259,24 @@ impl Sites {
         self.tables.read().sites.get(&(rip - offset)).map_or(rip, |s| s.own(offset))
     }
 
+    /// Gives bytes that were read at an address what the program has there.
+    pub(crate) fn show_own(&self, addr: u64, bytes: &mut [u8]) {
+        for (trampoline, site) in &self.tables.read().sites {
+            if let Some(jump) = jump(site.at, *trampoline) {
+                put_back(bytes, addr, site.at, &jump, &site.old);
+            }
+        }
+        for t in self.twins.read().iter() {
+            let end = addr.saturating_add(bytes.len() as u64);
+            let (first, last) = (addr.max(t.start), end.min(t.trampolines.end));
+            if first < last
+                && let Some(part) = bytes.get_mut((first - addr) as usize..(last - addr) as usize)
+            {
+                t.twin.show_own(first - t.start, part);
+            }
+        }
+    }
+
     /// Plans the rewriting of a site. `alone`: the address space has one thread.
     pub(crate) fn plan(&self, space: &dyn AddressSpace, rip: u64, alone: bool) -> Result<Patch, Rewrite> {
         let mut bytes = [0; 2 * AROUND];
@@ -286,7 +322,8 @@ impl Sites {
         } else {
             return Err(Rewrite::Refused);
         };
-        tables.sites.insert(trampoline, Site { at: site, rip, tail: shape.tail.len() as u64 });
+        let old = start_at(&bytes, start, site).ok_or(Rewrite::Refused)?;
+        tables.sites.insert(trampoline, Site { at: site, rip, tail: shape.tail.len() as u64, old });
         Ok(Patch { trampoline, code, site, jump: jump.to_vec(), swap })
     }
 }
@@ -297,10 +334,10 @@ pub(crate) fn in_one_line(site: u64) -> Option<u64> {
     (site + 5 <= end).then(|| site.min(end - 8))
 }
 
-/// Eight of the bytes that begin at `start`.
-fn start_at(bytes: &[u8], start: u64, at: u64) -> Option<[u8; 8]> {
+/// Some of the bytes that begin at `start`.
+fn start_at<const N: usize>(bytes: &[u8], start: u64, at: u64) -> Option<[u8; N]> {
     let from = usize::try_from(at.checked_sub(start)?).ok()?;
-    bytes.get(from..from + 8)?.try_into().ok()
+    bytes.get(from..from + N)?.try_into().ok()
 }
 
 /// The 32-bit distance of a jump of five bytes.
@@ -650,6 +687,25 @@ mod tests {
             }
             assert!(planned > 150);
         }
+    }
+
+    #[test]
+    fn readers_see_what_was_there() {
+        let sites = Sites::default();
+        sites.add_area(0x7000_1000_0000);
+        let rip = 0x7000_0000_1010;
+        let m = Memory(rip - 16, around(&[0xb8, 39, 0, 0, 0], &[]));
+        let p = sites.plan(&m, rip, false).unwrap();
+        let mut changed = m.1.to_vec();
+        changed[9..14].copy_from_slice(&p.jump);
+        for from in 0..32 {
+            for end in from..32 {
+                let mut read = changed[from..end].to_vec();
+                sites.show_own(rip - 16 + from as u64, &mut read);
+                assert_eq!(read, m.1[from..end]);
+            }
+        }
+        sites.show_own(u64::MAX - 3, &mut [0; 8]);
     }
 
     #[test]
