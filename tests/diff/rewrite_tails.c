@@ -88,6 +88,20 @@ TEST(tails_entered_in_the_middle) {
     }
 }
 
+// A frame from before may return when the text has its own bytes again.
+TEST(tails_of_text_that_becomes_writable) {
+    EACH(t) {
+        heat(t);
+        char *page = (char *)((uintptr_t)t->call & -4096l);
+        OK(mprotect(page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC));
+        CHECK_EQ(made(t, t->one, 3, 0, 0, 0), 3);
+        CHECK_EQ(made(t, t->two, 4, 0, 0, 0), 4);
+        heat(t);
+        OK(mprotect(page, 8192, PROT_READ | PROT_EXEC));
+        CHECK_EQ(made(t, t->one, 3, 0, 0, 0), 3);
+        heat(t);
+    }
+}
 static const struct tail *volatile current;
 static volatile int hits, between;
 static void on_signal(int sig, siginfo_t *si, void *uc) {
