@@ -6,6 +6,16 @@ set -u
 exec 2>&1
 d=$(mktemp -d) && cd "$d" || exit 1
 seq 2000 >numbers; cp /etc/passwd words; mkdir -p tree/a/b tree/c; for i in 1 2 3; do seq $((i * 50)) >tree/a/$i; done
+cat >storm.pl <<'P'
+use Time::HiRes qw(setitimer ITIMER_REAL time);
+pipe R, W;
+$SIG{ALRM} = sub { $n++ };
+setitimer(ITIMER_REAL, 2e-4, 2e-4);
+$end = time + 1.5;
+while (time < $end || $n < 100) { syswrite W, "x"; sysread R, $b, 1 }
+setitimer(ITIMER_REAL, 0, 0);
+print "calm\n";
+P
 failed=0 ran=0
 # many COUNT COMMAND: the same output and status each time.
 many() {
@@ -51,6 +61,8 @@ many 15 'tee a b <numbers | wc -l; comm -12 a b 2>/dev/null | wc -l; split -l 70
 many 15 'mktemp -u xXXX | wc -c; basename /a/b; dirname /a/b; realpath /; test -d /; echo $?; truncate -s 5 t; rm t'
 many 15 'shuf -i 1-100 | sort -n | cksum; nl numbers | tail -1; tac numbers | head -1; rev numbers | sort | head -2'
 many 5 'perl -e "print map { \$_ ** 2, qq(\n) } 1 .. 20"'
+# Signals that arrive right behind a call.
+many 4 'perl storm.pl'
 many 4 'perl -e "for (1 .. 20) { my \$p = open my \$f, q(-|), q(echo hi); print scalar <\$f>; close \$f }"'
 many 5 'python3 -S -c "import os; print([os.waitpid(os.fork() or os._exit(i), 0)[1] for i in range(12)])"'
 many 4 'python3 -S -c "print(sum(i * i for i in range(10000)))"'
