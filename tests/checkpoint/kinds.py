@@ -524,6 +524,41 @@ def kind_threads():
     same((done, count[0] > before), ([True] * 4, True))
 
 
+def kind_call_tails():
+    """Threads that make calls from sites whose next instructions a sandbox may execute elsewhere: each is saved at one
+    of its own addresses, and goes on there."""
+    # push %rbx; mov %esi,%eax; syscall; pop %rbx; cmpl $0,(%rdi); je back; ret, and two more with other ends
+    codes = [
+        "53 89f0 0f05 5b 833f00 74f5 c3",
+        "55 53 89f0 0f05 5b 5d 833f00 74f3 c3",
+        "53 89f0 0f05 89c2 5b 833f00 74f3 c3",
+        "89f0 0f05 57 833f00 5f 74f5 c3",
+    ]
+    with open("/tmp/call_tails", "wb") as f:
+        f.write(b"".join(bytes.fromhex(c.replace(" ", "")).ljust(64, b"\xcc") for c in codes).ljust(4096, b"\xcc"))
+    libc.mmap.restype = ctypes.c_void_p
+    text = os.open("/tmp/call_tails", os.O_RDONLY)
+    at = libc.mmap(None, ctypes.c_size_t(4096), 5, mmap.MAP_PRIVATE, text, ctypes.c_long(0))
+    stop, got = ctypes.c_int(0), {}
+
+    def calls(i):
+        loop = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_int)(at + 64 * (i % len(codes)))
+        got[i] = loop(ctypes.addressof(stop), 39)  # getpid
+
+    threads = [threading.Thread(target=calls, args=(i,)) for i in range(2 * len(codes))]
+    for t in threads:
+        t.start()
+    time.sleep(0.2)
+    pause()
+    time.sleep(0.2)
+    stop.value = 1
+    for t in threads:
+        t.join()
+    same(sorted(got), list(range(2 * len(codes))))
+    for i, pid in got.items():
+        same(pid, os.getpid(), f"thread {i}")
+
+
 def kind_limits():
     resource.setrlimit(resource.RLIMIT_NOFILE, (99, 200))
     os.nice(3)

@@ -181,6 +181,8 @@ impl Loader<'_> {
         };
         let base = if interp.relocatable { self.bias(interp, 0)? } else { 0 };
         self.map_image(file, interp, base)?;
+        let (start, end) = interp.span();
+        self.map.loader = start.wrapping_add(base)..end.wrapping_add(base);
         Ok(Layout { bias, base, entry: interp.entry.wrapping_add(base) })
     }
 

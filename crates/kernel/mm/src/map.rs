@@ -142,6 +142,8 @@ pub struct MemoryMap {
     pub(crate) imaged: Imaged,
     /// Call sites may be rewritten.
     pub rewriting: bool,
+    /// Where execve(2) has mapped the interpreter, which maps libraries for the program.
+    pub loader: std::ops::Range<u64>,
     /// Total mapped bytes (VmSize).
     total: u64,
     /// The most that they were (VmPeak).
@@ -171,6 +173,7 @@ impl MemoryMap {
             twins: Vec::new(),
             imaged: Imaged::default(),
             rewriting: true,
+            loader: 0..0,
             total: 0,
             peak: 0,
             min,
@@ -279,15 +282,18 @@ impl MemoryMap {
         if end > self.max { Err(Errno::EINVAL) } else { Ok(end) }
     }
 
+    /// Nothing is mapped in `len` bytes (page multiple) from this page on, and a program may map something.
+    pub(crate) fn is_free(&self, start: u64, len: u64) -> bool {
+        let end = start.checked_add(len).filter(|end| *end <= self.max);
+        start >= self.min
+            && start.is_multiple_of(PAGE_SIZE)
+            && end.is_some_and(|end| self.overlapping(start, end).next().is_none())
+    }
+
     /// Finds `len` free bytes (page multiple), aligned to `align`, highest first below `mmap_base`;
     /// `hint` is tried first. `gap` bytes stay free below every MAP_GROWSDOWN area.
     pub fn find_free(&self, hint: u64, len: u64, align: u64) -> Option<u64> {
-        if hint >= self.min
-            && hint.is_multiple_of(PAGE_SIZE)
-            && let Some(end) = hint.checked_add(len)
-            && end <= self.max
-            && self.overlapping(hint, end).next().is_none()
-        {
+        if self.is_free(hint, len) {
             return Some(hint);
         }
         self.find_below(self.packed_from(), len, align).or_else(|| self.find_below(self.max, len, align))
@@ -364,9 +370,10 @@ impl MemoryMap {
         self.rewritten.range(start..end.max(start)).copied().collect()
     }
 
-    /// One twin more may be mapped.
-    pub(crate) fn takes_twin(&self) -> bool {
-        self.rewriting && self.twins.len() < MAX_TWINS
+    /// One twin more may be mapped by a call from this site. Only ld.so maps what will be executed in place. Others that map
+    /// text may read it, translate it, or execute it elsewhere; and they get the file.
+    pub(crate) fn takes_twin(&self, site: u64) -> bool {
+        self.rewriting && self.twins.len() < MAX_TWINS && self.loader.contains(&site)
     }
 
     /// Records that a mapping, which was just made, is that of a twin.

@@ -153,8 +153,10 @@ impl Mm {
         }
         self.replace(ctx, addr, addr + len);
         let text = libc::PROT_READ | libc::PROT_EXEC;
-        let twin = match (&mapping, &a.file) {
-            (Mapping::Host { .. }, Some(f)) if !shared && a.prot == text && self.map.lock().takes_twin() => {
+        let twin = match (&mapping, &a.file, ctx.rewriter()) {
+            (Mapping::Host { .. }, Some(f), Some(rewriter))
+                if !shared && a.prot == text && self.map.lock().takes_twin(rewriter.called_from()) =>
+            {
                 self.all.twins.find(f, a.offset, len)
             }
             _ => None,

@@ -39,7 +39,9 @@ impl Mm {
             }
         }
         let mut outcome = ctx.rewriter().map(|r| r.rewrite(rip));
-        if outcome == Some(Rewrite::NeedsArea) && self.make_room(ctx, rip) {
+        if let Some(Rewrite::NeedsArea(places)) = &outcome
+            && self.make_room(ctx, rip, places)
+        {
             outcome = ctx.rewriter().map(|r| r.rewrite(rip));
         }
         if let Some(Rewrite::Done { addr, len }) = outcome {
@@ -114,8 +116,15 @@ impl Mm {
         }
     }
 
-    fn make_room(&self, ctx: &mut dyn Context, site: u64) -> bool {
-        let Some(addr) = self.map.lock().find_near(site, REWRITE_AREA) else { return false };
+    fn make_room(&self, ctx: &mut dyn Context, site: u64, places: &[u64]) -> bool {
+        let found = {
+            let m = self.map.lock();
+            match places {
+                [] => m.find_near(site, REWRITE_AREA),
+                places => places.iter().copied().find(|at| m.is_free(*at, REWRITE_AREA)),
+            }
+        };
+        let Some(addr) = found else { return false };
         let prot = libc::PROT_READ | libc::PROT_EXEC;
         ctx.queue(Action::MapAnon { addr, len: REWRITE_AREA, prot, flags: libc::MAP_NORESERVE });
         if ctx.flush().is_err() {

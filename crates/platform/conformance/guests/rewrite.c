@@ -22,6 +22,23 @@ asm(".text\n"
     " mov %r14,40(%r11)\n mov %r15,48(%r11)\n mov %rdi,56(%r11)\n mov %rsi,64(%r11)\n mov %rdx,72(%r11)\n mov %r10,80(%r11)\n"
     " mov %r8,88(%r11)\n mov %r9,96(%r11)\n movq %xmm0,104(%r11)\n movq %xmm15,112(%r11)\n"
     " pop %rdi\n pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbp\n pop %rbx\n ret\n");
+// Tails of several instructions. NAME_1 and NAME_2 enter at the second and the third one, as a handler of a signal that arrived
+// there returns; they give their argument back.
+long pop_ret(long nr), pop_ret_1(long), pops(long nr), pops_1(long), pops_2(long), leave_ret(long nr), leave_ret_1(long), mov_pop(long nr), mov_pop_1(long), push_cmp(long nr), push_cmp_1(long), test_mov(long nr), test_mov_1(long);
+asm(".balign 64\npop_ret: push %rbx\n mov %edi,%eax\n syscall\n pop %rbx\n1: ret\n nopl 0(%rax)\npop_ret_1: mov %rdi,%rax\n jmp 1b\n"
+    ".balign 64\npops: push %rbp\n push %rbx\n mov %edi,%eax\n syscall\n pop %rbx\n1: pop %rbp\n2: ret\n nopl 0(%rax)\n"
+    "pops_1: push %rbp\n mov %rdi,%rax\n jmp 1b\npops_2: mov %rdi,%rax\n jmp 2b\n"
+    ".balign 64\nleave_ret: push %rbp\n mov %rsp,%rbp\n mov %edi,%eax\n syscall\n leave\n1: ret\n nopl 0(%rax)\nleave_ret_1: mov %rdi,%rax\n jmp 1b\n"
+    ".balign 64\nmov_pop: push %rbp\n mov %edi,%eax\n syscall\n mov %eax,%edx\n1: pop %rbp\n ret\nmov_pop_1: push %rbp\n mov %rdi,%rax\n jmp 1b\n"
+    ".balign 64\npush_cmp: mov %edi,%eax\n syscall\n push %rdi\n1: cmp $-4095,%eax\n pop %rdi\n ret\npush_cmp_1: push %rdi\n mov %rdi,%rax\n jmp 1b\n"
+    ".balign 64\ntest_mov: mov %edi,%eax\n syscall\n test %eax,%eax\n1: mov %rax,%rdx\n ret\ntest_mov_1: mov %rdi,%rax\n jmp 1b\n");
+static void tails(void)
+{
+  long (*calls[])(long) = { pop_ret, pops, leave_ret, mov_pop, push_cmp, test_mov };
+  long (*entries[])(long) = { pop_ret_1, pops_1, pops_2, leave_ret_1, mov_pop_1, push_cmp_1, test_mov_1 };
+  for (int i = 0; i < 6; i++) check(calls[i](39) == 4242 && calls[i](201) == 777);
+  for (int i = 0; i < 7; i++) check(entries[i](i + 5) == i + 5);
+}
 // 128 sites on two pages, at every offset in a cache line
 long many(long i);
 asm(".balign 4096\nmany_sites:\n.rept 64\n mov $39,%eax\n syscall\n ret\n nop\n nop\n mov $201,%eax\n xor %ecx,%ecx\n syscall\n cmp $-4096,%rax\n ret\n nop\n nop\n nop\n.endr\n"
@@ -41,6 +58,7 @@ static void shapes(void)
   check(into_tail(5) == 5 && into_tail(-22) == -1);
   check(tail_ret(39) == 4242 && tail_ret(201) == 777);
   check(tail_mov(39) == 4242 && tail_mov(201) == 777);
+  tails();
   f = 0; check(flags(&f) == 4242 && (f & 0xcd5) == 0x891);
   f = 0; check(tail_flags(&f) == 4242 && (f & 0xcd5) == 0x891);
   check(kept(r) == 4242);
@@ -60,7 +78,7 @@ int main(void)
   check(many_end - many_sites == 64 * 29);
   for (int i = 0; i < 200; i++) shapes();
   u64 rewritten = sc0(T_REWRITTEN);
-  if (rewritten) check(rewritten >= 8 && *(unsigned char *)head == 0xe9 && ((unsigned char *)head)[5] == 0x0f);
+  if (rewritten) check(rewritten >= 14 && ((unsigned char *)pops)[4] == 0xe9 && ((unsigned char *)pop_ret)[3] == 0xe9 && *(unsigned char *)head == 0xe9 && ((unsigned char *)head)[5] == 0x0f);
   // %gs in use: by way of the kernel, or by the instruction
   static u64 area[2] = { 0x1234, 0x5678 };
   u64 g;

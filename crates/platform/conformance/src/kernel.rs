@@ -49,6 +49,8 @@ pub struct World {
     text_lock: Mutex<bool>,
     /// Call sites that were.
     pub rewritten: AtomicU64,
+    /// Where trampolines are, in some process.
+    areas: Mutex<Vec<u64>>,
 }
 
 struct Process {
@@ -59,6 +61,8 @@ struct Process {
 const STACK_TOP: u64 = 0x7000_0000_0000;
 /// Where trampolines go.
 const AREA: u64 = 0x3e_0000;
+/// Or in one of these, where no test has anything.
+const AREAS: [std::ops::Range<u64>; 2] = [0x1_0000..0x3d_0000, 0x1000_0000..0x7000_0000];
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// A file with 'f' ... 'z' in its first pages.
@@ -102,6 +106,7 @@ impl World {
             calls: AtomicU64::new(0),
             text_lock: Mutex::new(true),
             rewritten: AtomicU64::new(0),
+            areas: Mutex::default(),
         }
     }
 
@@ -283,13 +288,20 @@ impl World {
         }
         let rewrite = |ctx: &mut dyn Context| ctx.rewriter().map_or(Rewrite::Refused, |r| r.rewrite(site));
         let mut outcome = rewrite(ctx);
-        if outcome == Rewrite::NeedsArea {
-            ctx.queue(Action::MapAnon { addr: AREA, len: REWRITE_AREA, prot: 5, flags: 0 });
+        if let Rewrite::NeedsArea(places) = outcome {
+            let mut taken = self.areas.lock();
+            let apart = |at: u64| taken.iter().all(|area| area.abs_diff(at) >= REWRITE_AREA);
+            let free = |at: &u64| AREAS.iter().any(|range| range.contains(at)) && apart(*at);
+            let place = if places.is_empty() { Some(AREA) } else { places.into_iter().find(free) };
+            let Some(area) = place else { return };
+            taken.push(area);
+            drop(taken);
+            ctx.queue(Action::MapAnon { addr: area, len: REWRITE_AREA, prot: 5, flags: 0 });
             // A hostile program may have ended its process.
             let mapped = ctx.flush();
             assert!(matches!(mapped, Ok(()) | Err(Errno::ESRCH)), "{mapped:?}");
             if let Some(rewriter) = ctx.rewriter() {
-                rewriter.add_area(AREA);
+                rewriter.add_area(area);
             }
             outcome = rewrite(ctx);
         }

@@ -256,6 +256,10 @@ pub trait AddressSpace: Send + Sync {
     /// Copies guest memory out; returns how many bytes were copied before a fault.
     /// 0 with a non-empty buffer means the first byte faulted.
     fn read(&self, addr: u64, buf: &mut [u8]) -> usize;
+    /// As [`AddressSpace::read`], but gives the program's own bytes where the platform has changed its text.
+    fn read_own(&self, addr: u64, buf: &mut [u8]) -> usize {
+        self.read(addr, buf)
+    }
     /// Copies into guest memory; returns how many bytes were copied before a fault.
     fn write(&self, addr: u64, data: &[u8]) -> usize;
     /// Kills the host process that holds this address space. Idempotent; every

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub const REWRITE_AREA: u64 = 0x1_0000;
 
 /// What became of [`Rewriter::rewrite`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rewrite {
     /// The site now calls without a signal; this many bytes at this address differ from the file's.
     Done {
@@ -18,8 +18,9 @@ pub enum Rewrite {
     },
     /// It stays as it is.
     Refused,
-    /// There is no room within two gigabytes of it: [`Rewriter::add_area`] first.
-    NeedsArea,
+    /// There is no room within two gigabytes of it: [`Rewriter::add_area`] first. The area may start at these addresses
+    /// only, best first; if there are none, anywhere in reach.
+    NeedsArea(Vec<u64>),
 }
 
 /// A copy in memory of a file's text in which the platform rewrites call sites for every process that maps it, all of it and in
@@ -34,6 +35,8 @@ pub trait Twin: Send + Sync {
     fn rewrite(&self, rip: u64) -> bool;
     /// The program's own offset for one inside a trampoline; any other stays the same.
     fn own_offset(&self, offset: u64) -> u64;
+    /// Puts the file's bytes in place of what was rewritten into these bytes of a mapping, read at that offset.
+    fn show_own(&self, offset: u64, bytes: &mut [u8]);
 }
 
 /// Rewrites call sites of one address space. Of those platforms that can; see [`Context::rewriter`](crate::Context::rewriter).
@@ -41,6 +44,8 @@ pub trait Rewriter {
     /// After an exit: a call site of the guest (the address after its `syscall`) for which [`Rewriter::rewrite`] would
     /// pay. Each one is named only once.
     fn hot_site(&mut self) -> Option<u64>;
+    /// The call site of the system call that is being served (the address after its `syscall`).
+    fn called_from(&self) -> u64;
     /// Replaces instructions at a call site by a jump, so that calls from there are cheaper. The caller vouches that the
     /// 16 bytes on either side of `rip` are in one private file mapping that the guest can read and execute but never
     /// could write, and keeps everybody from changing mappings meanwhile. The bytes stay valid targets of jumps.

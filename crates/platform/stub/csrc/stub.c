@@ -568,27 +568,40 @@ __attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
 
 // ---- exceptions and interrupts ------------------------------------------------
 
-// A jump of the guest to the address after its `syscall`, where the jump of a rewritten site has an invalid opcode: to the
-// trampoline's way back. The trampoline names that address, so anything else is the guest's own fault.
+// The guest comes to an instruction after its `syscall` that the jump of a rewritten site displaced, where the jump has an
+// invalid opcode: to the same instruction in the trampoline. The trampoline names the address after the `syscall`, so anything
+// else is the guest's own fault.
 static int back_into_site(struct ucontext *uc)
 {
-  u64 rip = uc->rip, named;
+  u64 named;
   u8 site[5];
   int rel;
-  if (rip < 4096 || rip >= STUB_TEXT || stub_copy((u64)site, rip - 2, 5) || site[0] != 0xe9) return 0;
-  __builtin_memcpy(&rel, site + 1, 4);
-  u64 tramp = rip + 3 + rel;
-  if (tramp & (TRAMP_SIZE - 1) || tramp >= STUB_TEXT || stub_copy((u64)&named, tramp + TRAMP_RIP, 8) || tramp + named != rip) return 0;
-  uc->rip = tramp + TRAMP_BACK;
-  return 1;
+  for (u64 done = 0; done < 3; done++) {
+    u64 rip = uc->rip - done;
+    if (rip < 4096 || rip >= STUB_TEXT || stub_copy((u64)site, rip - 2, 5) || site[0] != 0xe9) continue;
+    __builtin_memcpy(&rel, site + 1, 4);
+    u64 tramp = rip + 3 + rel;
+    if (tramp & (TRAMP_SIZE - 1) || tramp >= STUB_TEXT || stub_copy((u64)&named, tramp + TRAMP_RIP, 8) || tramp + named != rip) continue;
+    uc->rip = tramp + TRAMP_BACK + done;
+    return 1;
+  }
+  return 0;
 }
 
 // A guest that executes step by step, in a trampoline: the displaced head counts as one step, then the call is made by
-// signal. 1: nothing to report, the guest has not executed an instruction of its own.
+// signal. The jump at the trampoline's end is none of the guest's instructions. 1: nothing to report, the guest has not
+// executed an instruction of its own.
 static int step_in_site(struct ucontext *uc)
 {
   u64 tramp = uc->rip & ~(u64)(TRAMP_SIZE - 1), words[3], offset = uc->rip - tramp;
   if (uc->rip >= STUB_TEXT || stub_copy((u64)words, tramp + TRAMP_ENTRY, 24) || words[0] != STUB_FAST) return 0;
+  if (offset > TRAMP_BACK && offset < TRAMP_ENTRY - 4) {
+    u8 op;
+    int rel;
+    if (stub_copy((u64)&op, uc->rip, 1) || op != 0xe9 || stub_copy((u64)&rel, uc->rip + 1, 4)) return 0;
+    uc->rip += 5 + rel;
+    return 0;
+  }
   if (offset >= TRAMP_CALL) return 0;
   int tail = words[2] == TRAMP_CALL;
   if (!tail && !offset) return 1;

@@ -60,7 +60,14 @@ pub fn call_site(rip: u64, areas: [u64; 2], alone: bool, forget: bool, text: &[u
             sites.forget(&patch);
             1 + patch.code.len() as u8
         }
-        Err(Rewrite::NeedsArea) => 1,
+        Err(Rewrite::NeedsArea(places)) => {
+            // Where the kernel is asked for an area the site has room.
+            if let Some(start) = places.first() {
+                sites.add_area(*start);
+                assert!(!matches!(sites.plan(&Text(around), rip, alone), Err(Rewrite::NeedsArea(_))));
+            }
+            1
+        }
         Err(_) => 0,
     }
 }

@@ -4,9 +4,10 @@
 //! becomes the jump, unless the bytes before it show that it is the end of a longer instruction ([`is_operand`]). The
 //! `syscall` stays, so a jump directly to it still makes the call, by signal. *Tail*: the jump replaces `syscall` and
 //! at least three bytes after it. These are whole instructions that mean the same elsewhere, and the trampoline
-//! executes them. A program may jump, or return from a signal handler, to the address after its `syscall`. The byte
-//! there is a middle byte of the jump's distance. It is always chosen so that no instruction starts with it, and the
-//! stub continues behind it (`back_into_site` in stub.c).
+//! executes them. A program may come back to any of them: it may jump there, or return from a handler of a signal that
+//! arrived when it had executed some. The byte where such an instruction began is a byte of the jump's distance. It is
+//! always chosen so that no instruction starts with it ([`Traps`]), and the stub continues at the same instruction in the
+//! trampoline (`back_into_site` in stub.c). So each address that a program is shown leads back.
 //!
 //! A trampoline is [`TRAMP_SIZE`] bytes: the head's instruction; r11 = itself; a jump to the stub; at
 //! [`TRAMP_CALL`] a `syscall` for calls that cannot take the fast path; at [`TRAMP_BACK`] the tail's instructions and
@@ -30,6 +31,9 @@ const MAX_TWINS: usize = 256;
 /// Of those that are mapped no more, so many are remembered.
 const MAX_FORMER: usize = 8;
 
+/// Places for an area that are named at most.
+const MAX_PLACES: usize = 512;
+
 /// Areas per address space.
 const MAX_AREAS: usize = 8;
 /// Bytes looked at on either side of the address after `syscall`.
@@ -50,7 +54,50 @@ pub(crate) struct Shape {
     pub(crate) tail: Vec<u8>,
     /// The last of these is a return.
     returns: bool,
+    /// Where these begin under the jump.
+    pub(crate) traps: Traps,
 }
+
+/// The bytes of a jump's distance where a displaced instruction began: those after the lowest one. Each must be an
+/// invalid opcode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traps([bool; 3]);
+
+impl Traps {
+    /// A jump over this distance traps wherever it has to.
+    fn hold(self, distance: i32) -> bool {
+        let [_, bytes @ ..] = distance.to_le_bytes();
+        self.0.iter().zip(bytes).all(|(trap, byte)| !trap || INVALID.contains(&byte))
+    }
+
+    /// The place of the area matters, as the upper bytes are the same, or nearly, in all of it.
+    fn choosy(self) -> bool {
+        matches!(self.0, [_, true, _] | [_, _, true])
+    }
+
+    /// Where an area for the site may start, best first: below the site, near it; then above it, far from what grows there.
+    fn places(self, site: u64) -> Vec<u64> {
+        let [_, third, fourth] = self.0;
+        let values = |choosy: bool| (0..=u8::MAX).filter(move |byte| !choosy || INVALID.contains(byte));
+        let mut steps: Vec<i32> = values(fourth)
+            .filter(|byte| (*byte as i8).unsigned_abs() < (REACH >> 24) as u8)
+            .flat_map(|fourth| values(third).map(move |third| i32::from_le_bytes([0, 0, third, fourth])))
+            .collect();
+        steps.sort_unstable_by_key(|step| (*step > 0, -step));
+        let place = |step: i32| {
+            let start = site.checked_add(5)?.checked_add_signed(i64::from(step))?;
+            start.checked_next_multiple_of(abi::PAGE_SIZE).filter(|start| *start != 0)
+        };
+        // Some of both, as there may be no room on one side.
+        let (below, above): (Vec<i32>, Vec<i32>) = steps.into_iter().partition(|step| *step <= 0);
+        let half =
+            |steps: Vec<i32>| steps.into_iter().filter_map(place).take(MAX_PLACES / 2).collect::<Vec<u64>>();
+        [half(below), half(above)].concat()
+    }
+}
+
+/// How far areas are from sites at most.
+const REACH: u32 = 0x7000_0000;
 
 /// A rewritten site.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +108,8 @@ pub(crate) struct Site {
     pub(crate) rip: u64,
     /// Displaced bytes after that.
     pub(crate) tail: u64,
+    /// What was where the jump is.
+    pub(crate) old: [u8; 5],
 }
 
 impl Site {
@@ -71,6 +120,22 @@ impl Site {
             _ if offset < TRAMP_BACK => self.rip - 2,
             _ => self.rip + (offset - TRAMP_BACK).min(self.tail),
         }
+    }
+}
+
+/// `bytes` were read at `from`. Where they are `new`, which stands at `at`, makes them `old`; also if they are a part of it.
+pub(crate) fn put_back(bytes: &mut [u8], from: u64, at: u64, new: &[u8], old: &[u8]) {
+    let (end, until) = (from.saturating_add(bytes.len() as u64), at.saturating_add(new.len() as u64));
+    let (first, last) = (from.max(at), end.min(until));
+    if first >= last {
+        return;
+    }
+    let part = |base: u64| (first - base) as usize..(last - base) as usize;
+    if let (Some(here), Some(new), Some(old)) =
+        (bytes.get_mut(part(from)), new.get(part(at)), old.get(part(at)))
+        && here == new
+    {
+        here.copy_from_slice(old);
     }
 }
 
@@ -194,6 +259,24 @@ impl Sites {
         self.tables.read().sites.get(&(rip - offset)).map_or(rip, |s| s.own(offset))
     }
 
+    /// Gives bytes that were read at an address what the program has there.
+    pub(crate) fn show_own(&self, addr: u64, bytes: &mut [u8]) {
+        for (trampoline, site) in &self.tables.read().sites {
+            if let Some(jump) = jump(site.at, *trampoline) {
+                put_back(bytes, addr, site.at, &jump, &site.old);
+            }
+        }
+        for t in self.twins.read().iter() {
+            let end = addr.saturating_add(bytes.len() as u64);
+            let (first, last) = (addr.max(t.start), end.min(t.trampolines.end));
+            if first < last
+                && let Some(part) = bytes.get_mut((first - addr) as usize..(last - addr) as usize)
+            {
+                t.twin.show_own(first - t.start, part);
+            }
+        }
+    }
+
     /// Plans the rewriting of a site. `alone`: the address space has one thread.
     pub(crate) fn plan(&self, space: &dyn AddressSpace, rip: u64, alone: bool) -> Result<Patch, Rewrite> {
         let mut bytes = [0; 2 * AROUND];
@@ -215,12 +298,14 @@ impl Sites {
             // Of areas that were forgotten there is no end.
             let area = a..a.checked_add(REWRITE_AREA)?;
             let close = distance(site, area.start).is_some() && distance(site, area.end).is_some();
-            near |= close;
-            if close { free(&tables.sites, area, site, !shape.tail.is_empty()) } else { None }
+            let can = |t: u64| distance(site, t).is_some_and(|d| shape.traps.hold(d));
+            near |= close && (!shape.traps.choosy() || trampolines(area.clone()).any(can));
+            if close { free(&tables.sites, area, site, shape.traps) } else { None }
         });
         let Some(trampoline) = found else {
             let full = near || self.areas.iter().all(|a| a.load(Relaxed) != 0);
-            return Err(if full { Rewrite::Refused } else { Rewrite::NeedsArea });
+            let places = if shape.traps.choosy() { shape.traps.places(site) } else { Vec::new() };
+            return Err(if full { Rewrite::Refused } else { Rewrite::NeedsArea(places) });
         };
         tables.known.insert(rip);
         let (Some(jump), Some(code)) = (jump(site, trampoline), code(&shape, trampoline, rip)) else {
@@ -237,7 +322,8 @@ impl Sites {
         } else {
             return Err(Rewrite::Refused);
         };
-        tables.sites.insert(trampoline, Site { at: site, rip, tail: shape.tail.len() as u64 });
+        let old = start_at(&bytes, start, site).ok_or(Rewrite::Refused)?;
+        tables.sites.insert(trampoline, Site { at: site, rip, tail: shape.tail.len() as u64, old });
         Ok(Patch { trampoline, code, site, jump: jump.to_vec(), swap })
     }
 }
@@ -248,10 +334,10 @@ pub(crate) fn in_one_line(site: u64) -> Option<u64> {
     (site + 5 <= end).then(|| site.min(end - 8))
 }
 
-/// Eight of the bytes that begin at `start`.
-fn start_at(bytes: &[u8], start: u64, at: u64) -> Option<[u8; 8]> {
+/// Some of the bytes that begin at `start`.
+fn start_at<const N: usize>(bytes: &[u8], start: u64, at: u64) -> Option<[u8; N]> {
     let from = usize::try_from(at.checked_sub(start)?).ok()?;
-    bytes.get(from..from + 8)?.try_into().ok()
+    bytes.get(from..from + N)?.try_into().ok()
 }
 
 /// The 32-bit distance of a jump of five bytes.
@@ -264,12 +350,13 @@ pub(crate) fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
     Some([0xe9, a, b, c, d])
 }
 
-/// A trampoline that is not in use; `trap`: one with a distance that has an invalid opcode in its second byte.
-pub(crate) fn free(sites: &HashMap<u64, Site>, area: Range<u64>, site: u64, trap: bool) -> Option<u64> {
-    (area.start..area.end).step_by(TRAMP_SIZE as usize).find(|t| {
-        !sites.contains_key(t)
-            && distance(site, *t).is_some_and(|d| !trap || INVALID.contains(&d.to_le_bytes()[1]))
-    })
+fn trampolines(area: Range<u64>) -> impl Iterator<Item = u64> {
+    area.step_by(TRAMP_SIZE as usize)
+}
+
+/// A trampoline that is not in use, at such a distance that the jump traps where it has to.
+pub(crate) fn free(sites: &HashMap<u64, Site>, area: Range<u64>, site: u64, traps: Traps) -> Option<u64> {
+    trampolines(area).find(|t| !sites.contains_key(t) && distance(site, *t).is_some_and(|d| traps.hold(d)))
 }
 
 /// The code of a trampoline.
@@ -313,7 +400,7 @@ pub(crate) fn shape(bytes: &[u8; 2 * AROUND]) -> Option<Shape> {
 fn head(before: &[u8]) -> Option<Shape> {
     let with = |n: usize| {
         let head = before.get(before.len() - n..)?.to_vec();
-        Some(Shape { before: n + 2, head, tail: Vec::new(), returns: false })
+        Some(Shape { before: n + 2, head, tail: Vec::new(), returns: false, traps: Traps::default() })
     };
     match before {
         // mov $imm32,%rax
@@ -358,8 +445,10 @@ fn is_operand(before: &[u8]) -> bool {
 fn tail(after: &[u8]) -> Option<Shape> {
     let mut n = 0;
     let mut returns = false;
+    let mut traps = Traps::default();
     while n < 3 {
         let rest = after.get(n..)?;
+        *traps.0.get_mut(n)? = true;
         if *rest.first()? == RET {
             n += 1;
             // What follows must be filler, or it could be a function of its own.
@@ -380,6 +469,7 @@ fn tail(after: &[u8]) -> Option<Shape> {
         head: Vec::new(),
         tail: after.get(..n).unwrap_or_default().to_vec(),
         returns,
+        traps,
     })
 }
 
@@ -431,151 +521,4 @@ fn operand(modrm: u8, rest: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn around(before: &[u8], after: &[u8]) -> [u8; 2 * AROUND] {
-        let mut b = [0xf4; 2 * AROUND];
-        b[AROUND - 2..AROUND].copy_from_slice(&[0x0f, 0x05]);
-        b[AROUND - 2 - before.len()..AROUND - 2].copy_from_slice(before);
-        b[AROUND..AROUND + after.len()].copy_from_slice(after);
-        b
-    }
-
-    #[test]
-    fn shapes() {
-        let s = |before: &[u8], after: &[u8]| {
-            shape(&around(before, after)).map(|s| (s.before, s.head.len(), s.tail.len()))
-        };
-        assert_eq!(s(&[0xb8, 39, 0, 0, 0], &[]), Some((7, 5, 0)));
-        assert_eq!(s(&[0x48, 0xc7, 0xc0, 15, 0, 0, 0], &[]), Some((9, 7, 0)));
-        assert_eq!(s(&[0x4c, 0x8b, 0x4c, 0x24, 8], &[]), Some((7, 5, 0)));
-        // mov $0,%r8d is another instruction.
-        assert_eq!(s(&[0x41, 0xb8, 0, 0, 0, 0], &[]), None);
-        assert_eq!(s(&[0x31, 0xc0], &[0x48, 0x3d, 0, 0xf0, 0xff, 0xff]), Some((2, 0, 6)));
-        assert_eq!(s(&[], &[0x48, 0x89, 0xc3]), Some((2, 0, 3)));
-        assert_eq!(s(&[], &[0x85, 0xc0, 0x78, 5]), None);
-        assert_eq!(s(&[], &[0x89, 0xc2, 0x5d, 0xc3]), Some((2, 0, 3)));
-        assert!(!shape(&around(&[], &[0x48, 0x89, 0xc3])).unwrap().returns);
-        assert!(shape(&around(&[], &[0xc3, 0xcc, 0xcc])).unwrap().returns);
-        assert_eq!(s(&[], &[0xc3, 0xcc, 0xcc]), Some((2, 0, 1)));
-        assert_eq!(s(&[], &[0xc3, 0x90, 0x90]), Some((2, 0, 1)));
-        assert_eq!(s(&[], &[0xc3, 0x66, 0x0f, 0x1f, 0x44]), Some((2, 0, 1)));
-        assert_eq!(s(&[], &[0xc3, 0x53, 0x48]), None);
-        // lea 0(%rip),%rax must stay where it is.
-        assert_eq!(s(&[], &[0x48, 0x8d, 0x05, 0, 0, 0, 0]), None);
-        assert_eq!(s(&[], &[0x48, 0x89, 0x44, 0x24, 8]), Some((2, 0, 5)));
-    }
-
-    #[test]
-    fn what_only_looks_like_a_head() {
-        let h = |front: &[u8], n: u8| {
-            shape(&around(&[front, &[0xb8, n, 0, 0, 0]].concat(), &[0x0f, 0x0b, 0x90])).is_some()
-        };
-        // movl $1,-0x48(%rsp); movl $1,-0x48(%rbp); cmpl $1,-0x48(%rsp)
-        assert!(!h(&[0xc7, 0x44, 0x24], 1) && !h(&[0xc7, 0x45], 1) && !h(&[0x81, 0x7c, 0x24], 1));
-        // cmpl $0x50f,0x90(%rax); cmpb $15,0x90(%rax), and an addition; lea 0x90(%rax),%edi; mov 0x90(%rax,%rdi,4),%edi
-        assert!(!h(&[0x81], 0x90) && !h(&[0x80], 0x90) && !h(&[0x8d], 0x90) && !h(&[0x8b, 0xbc], 0x90));
-        // movabs $0x27b8000000,%rdi
-        assert!(!h(&[0x48, 0xbf, 0, 0, 0], 0x27));
-        // After other instructions: endbr64; xor %edi,%edi; mov %rdi,%rax; xor $0x81,%sil; a jump; nop
-        let others: [&[u8]; 6] = [
-            &[0xf3, 0x0f, 0x1e, 0xfa],
-            &[0x31, 0xff],
-            &[0x89, 0xc0],
-            &[0x40, 0x80, 0xf6, 0x81],
-            &[0x74, 0x2b],
-            &[0x90],
-        ];
-        assert!(others.iter().all(|o| h(o, 39)));
-    }
-
-    struct Memory(u64, [u8; 2 * AROUND]);
-    impl AddressSpace for Memory {
-        fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
-            assert_eq!(addr, self.0);
-            buf.copy_from_slice(&self.1);
-            buf.len()
-        }
-        fn write(&self, _: u64, _: &[u8]) -> usize {
-            0
-        }
-        fn kill(&self) {}
-        fn host_pid(&self) -> i32 {
-            0
-        }
-    }
-
-    #[test]
-    fn tails_trap_in_the_middle() {
-        let sites = Sites::default();
-        sites.add_area(0x3f_0000);
-        for i in 0..2000u64 {
-            let rip = 0x40_1010 + i * 0x1234;
-            let m = Memory(rip - 16, around(&[0x31, 0xc0], &[0x48, 0x3d, 0, 0xf0, 0xff, 0xff]));
-            match sites.plan(&m, rip, false) {
-                Ok(p) => {
-                    assert_eq!(p.site, rip - 2);
-                    assert!(INVALID.contains(&p.jump[2]));
-                    assert_eq!(p.trampoline % TRAMP_SIZE, 0);
-                    let t = p.trampoline;
-                    assert_eq!(sites.guest_rip(t), rip - 2);
-                    assert_eq!(sites.guest_rip(t + 7), rip - 2);
-                    assert_eq!(sites.guest_rip(t + TRAMP_BACK), rip);
-                    assert_eq!(sites.guest_rip(t + TRAMP_BACK + 6), rip + 6);
-                    assert!(sites.knows(rip));
-                    if let Some((at, old, new)) = p.swap {
-                        assert!(at / 64 == (at + 7) / 64 && at <= p.site && p.site + 5 <= at + 8);
-                        assert_ne!(old, new);
-                    }
-                }
-                Err(e) => assert_eq!(e, Rewrite::Refused),
-            }
-        }
-        assert_eq!(sites.guest_rip(0x40_0000), 0x40_0000);
-    }
-
-    #[test]
-    fn any_address_may_be_named() {
-        for rip in [0, 1, 15, 16, 17, u64::MAX - 16, u64::MAX] {
-            let sites = Sites::default();
-            sites.add_area(0x3f_0000);
-            let m = Memory(rip.wrapping_sub(16), around(&[0xb8, 39, 0, 0, 0], &[]));
-            assert_eq!(sites.plan(&m, rip, false).is_ok(), rip == 16 || rip == 17, "{rip:#x}");
-        }
-    }
-
-    #[test]
-    fn forgotten_areas_are_full() {
-        let sites = Sites::default();
-        sites.add_area(0x3f_0000);
-        sites.forget_areas();
-        let rip = 0x40_1010;
-        let m = Memory(rip - 16, around(&[0xb8, 39, 0, 0, 0], &[]));
-        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::Refused));
-    }
-
-    #[test]
-    fn far_sites_need_an_area() {
-        let sites = Sites::default();
-        let rip = 0x7000_0000_1010;
-        let m = Memory(rip - 16, around(&[0xb8, 39, 0, 0, 0], &[]));
-        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea));
-        sites.add_area(0x40_0000);
-        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea));
-        sites.add_area(0x7000_1000_0000);
-        let p = sites.plan(&m, rip, false).expect("in reach");
-        assert_eq!(p.code.len() as u64, TRAMP_SIZE);
-        assert_eq!(p.site, rip - 7);
-        assert_eq!(sites.guest_rip(p.trampoline), rip - 7);
-        assert_eq!(sites.guest_rip(p.trampoline + 5), rip - 2);
-        // A head's fallback is its own `syscall`; both count from the trampoline.
-        let word = |at: u64| u64::from_le_bytes(p.code[at as usize..][..8].try_into().unwrap());
-        assert_eq!(p.trampoline.wrapping_add(word(TRAMP_RIP)), rip);
-        assert_eq!(p.trampoline.wrapping_add(word(TRAMP_FALLBACK)), rip - 2);
-        assert_eq!(word(TRAMP_ENTRY), STUB_FAST);
-        // The lea names the trampoline itself.
-        assert_eq!(&p.code[5..8], &[0x4c, 0x8d, 0x1d]);
-        assert_eq!(i32::from_le_bytes(p.code[8..12].try_into().unwrap()), -12);
-    }
-}
+mod tests;

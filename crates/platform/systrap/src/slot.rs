@@ -147,6 +147,11 @@ impl SlotMap {
         self.0.long(offset_of!(Slot, regs) + 8 * i)
     }
 
+    /// The guest's instruction pointer alone.
+    pub(crate) fn rip(&self) -> u64 {
+        self.reg(offset_of!(Regs, rip) / 8).load(Relaxed)
+    }
+
     /// Reads the guest's registers.
     pub(crate) fn load_regs(&self, r: &mut Regs) {
         for (i, f) in fields(r).into_iter().enumerate() {

@@ -216,6 +216,12 @@ impl AddressSpace for Space {
         self.process.read(addr, buf)
     }
 
+    fn read_own(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let n = self.process.read(addr, buf);
+        self.sites.show_own(addr, buf.get_mut(..n).unwrap_or_default());
+        n
+    }
+
     fn write(&self, addr: u64, data: &[u8]) -> usize {
         self.process.write(addr, data)
     }

@@ -11,7 +11,7 @@
 //! were. Text in the page of the trampolines is not rewritten, because that page may become private to a program while
 //! other pages still lead there.
 
-use crate::rewrite::{AROUND, Site, code, free, in_one_line, jump, shape};
+use crate::rewrite::{AROUND, Site, code, free, in_one_line, jump, put_back, shape};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::memfd::{self, SharedMapping};
 use parking_lot::RwLock;
@@ -105,7 +105,7 @@ impl TextTwin {
             return None;
         }
         let at = rip - shape.before as u64;
-        let trampoline = free(&t.sites, self.trampolines.clone(), at, !shape.tail.is_empty())?;
+        let trampoline = free(&t.sites, self.trampolines.clone(), at, shape.traps)?;
         let code = code(&shape, trampoline, rip)?;
         let jump = jump(at, trampoline)?;
         let swap = in_one_line(at);
@@ -125,7 +125,9 @@ impl TextTwin {
             }
             None => self.map.copy_in(at as usize, &jump),
         }
-        Some((trampoline, Site { at, rip, tail: shape.tail.len() as u64 }))
+        let mut old = [0; 5];
+        old.copy_from_slice(bytes.get(AROUND - shape.before..)?.get(..5)?);
+        Some((trampoline, Site { at, rip, tail: shape.tail.len() as u64, old }))
     }
 }
 
@@ -145,6 +147,17 @@ impl Twin for TextTwin {
     fn own_offset(&self, offset: u64) -> u64 {
         let inside = offset % TRAMP_SIZE;
         self.tables.read().sites.get(&(offset - inside)).map_or(offset, |s| s.own(inside))
+    }
+
+    fn show_own(&self, offset: u64, bytes: &mut [u8]) {
+        for (trampoline, site) in &self.tables.read().sites {
+            if let Some(jump) = jump(site.at, *trampoline) {
+                put_back(bytes, offset, site.at, &jump, &site.old);
+            }
+            let mut code = [0; TRAMP_SIZE as usize];
+            self.map.copy_out(*trampoline as usize, &mut code);
+            put_back(bytes, offset, *trampoline, &code, &[0; TRAMP_SIZE as usize]);
+        }
     }
 }
 
@@ -248,6 +261,33 @@ mod tests {
             }
             assert_eq!(bytes(&t, 0, 0x3000), before);
         }
+    }
+
+    #[test]
+    fn readers_see_the_file() {
+        let code = text(&[(0x100, HEAD), (0x17e, TAIL), (0x1004, HEAD)]);
+        let t = TextTwin::new(&code, END, &[]).unwrap();
+        assert!(t.rewrite(0x107, false) && t.rewrite(0x100b, false));
+        t.rewrite(0x182, false);
+        assert_ne!(bytes(&t, 0, 0x3000), code);
+        for (from, len) in
+            [(0, 0x3000), (0x101, 3), (0x104, 1), (0x102, 0x1000), (0x20c0, 0x100), (0x2fff, 1)]
+        {
+            let mut read = bytes(&t, from, len);
+            t.show_own(from, &mut read);
+            assert_eq!(read, code[from as usize..from as usize + len], "{len} at {from:#x}");
+        }
+        // What the program has written itself stays.
+        let mut own = vec![0xcc; 0x20];
+        t.show_own(0xf8, &mut own);
+        assert_eq!(own, [0xcc; 0x20]);
+        // Where it is mapped; beside it are others.
+        let sites = Sites::default();
+        let t = Arc::new(t);
+        sites.add_twin(0x5000_0000, t.clone());
+        let mut read = [vec![7; 16], bytes(&t, 0, 0x3000), vec![9; 16]].concat();
+        sites.show_own(0x5000_0000 - 16, &mut read);
+        assert_eq!(read, [vec![7; 16], code, vec![9; 16]].concat());
     }
 
     #[test]

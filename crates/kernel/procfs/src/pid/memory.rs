@@ -101,7 +101,7 @@ impl FileOps for MemOps {
     }
     fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
         let Some(mm) = self.memory() else { return Ok(0) };
-        let mut done = mm.space.read(off, buf);
+        let mut done = mm.space.read_own(off, buf);
         let mapped = mm.with_map(|m| m.find(off).is_some());
         if done == 0
             && mapped

@@ -377,7 +377,7 @@ fn process_vm(c: &mut Current, pid: i32, l: (Ptr, u64), r: (Ptr, u64), flags: u6
                     Err(_) => 0,
                 }
             } else {
-                let k = target.space.read(ra, b);
+                let k = target.space.read_own(ra, b);
                 c.mm.space.write(la, &b[..k])
             } as u64;
             done += moved;

@@ -208,7 +208,7 @@ fn copy(mm: &Mm, from: u64, to: &mut [u8]) {
     let mut done = 0;
     while done < to.len() {
         let rest = &mut to[done..];
-        done += mm.space.read(from + done as u64, rest);
+        done += mm.space.read_own(from + done as u64, rest);
         if done < to.len() {
             // To the next page.
             let next = ((from + done as u64) / PAGE_SIZE + 1) * PAGE_SIZE;

@@ -200,7 +200,7 @@ fn stopped(c: &mut Current, t: &Arc<Task>, request: u64, addr: u64, data: u64) -
 
 /// Reads a tracee's memory, whatever its protection; how many bytes.
 pub(crate) fn peek(c: &Current, t: &Arc<Task>, addr: u64, buf: &mut [u8]) -> Result<usize, Errno> {
-    let direct = t.mm().space.read(addr, buf);
+    let direct = t.mm().space.read_own(addr, buf);
     if direct == buf.len() || !t.mm().with_map(|m| m.find(addr.wrapping_add(direct as u64)).is_some()) {
         return Ok(direct);
     }

@@ -15,6 +15,12 @@ impl Rewriter for SystrapContext {
         self.rewrite_site(rip)
     }
 
+    fn called_from(&self) -> u64 {
+        // Most calls have left the rest of the registers in the slot, where they stay.
+        let rip = if self.partial { self.slot().rip() } else { self.regs.rip };
+        self.thread.space.sites.guest_rip(rip)
+    }
+
     fn new_sites(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.fresh)
     }
