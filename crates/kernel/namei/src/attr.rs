@@ -95,11 +95,7 @@ fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
-    if !judged
-        && mode & 0o2000 != 0
-        && !creds.in_group(old.gid)
-        && !creds.capable_over(old.uid, old.gid, Cap::FSETID)
-    {
+    if !judged && mode & 0o2000 != 0 && !mode::keeps_set_gid(&creds, &old, old.gid) {
         mode &= !0o2000;
     }
     inode.set_attr(cx, &SetAttr { mode: Some(mode), ..SetAttr::default() })
@@ -142,8 +138,15 @@ fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<
     let mut set = SetAttr { uid: ids.0, gid: ids.1, ..SetAttr::default() };
     let dir = old.mode & abi::stat::S_IFMT == S_IFDIR;
     if !dir {
-        let m = mode::drop_set_id(old.mode);
+        let mut m = mode::drop_set_id(&creds, &old);
         if m != old.mode {
+            // Taking the bits away is a chmod(2), also for a caller that changes neither owner nor group.
+            if !inode.judges_changes() && !mode::owner_or_capable(&creds, &old) {
+                return Err(Errno::EPERM);
+            }
+            if !mode::keeps_set_gid(&creds, &old, ids.1.unwrap_or(old.gid)) {
+                m &= !0o2000;
+            }
             set.mode = Some(m & 0o7777);
         }
     }
@@ -228,11 +231,8 @@ fn truncate_inode(cx: &dyn Caller, inode: &InodeRef, len: i64) -> Result<()> {
     inode.refresh(cx)?;
     let a = inode.attr()?;
     let size = check_size(cx, a.size, len)?;
-    let mut set = SetAttr { size: Some(size), ..SetAttr::default() };
-    if a.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
-        set.mode = Some(mode::drop_set_id(a.mode) & 0o7777);
-    }
-    inode.set_attr(cx, &set)
+    let mode = mode::after_write(&cx.creds(), &inode.perm()?);
+    inode.set_attr(cx, &SetAttr { size: Some(size), mode, ..SetAttr::default() })
 }
 
 /// truncate(2).
