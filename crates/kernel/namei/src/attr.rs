@@ -6,7 +6,7 @@ use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
 use abi::{Errno, Result, Signal};
 use mounts::fs_context::FsView;
 use policy::Kind;
-use rights::cred::{Cap, Credentials};
+use rights::cred::Cap;
 use rights::mode;
 use rights::mode::{MAY_EXEC, MAY_WRITE};
 use vfs::file::OpenFile;
@@ -27,10 +27,9 @@ pub fn stat(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], look: Lo
     walk::lookup_attr(cx, view, start, path, look)
 }
 
-/// faccessat2(2) with the given credentials (the real ones unless AT_EACCESS).
+/// faccessat2(2). The caller's credentials are what counts, on the way as well: access(2) is called with the real ones.
 pub fn access(
     cx: &dyn Caller,
-    creds: &Credentials,
     view: &FsView,
     start: &Start,
     path: &[u8],
@@ -41,7 +40,7 @@ pub fn access(
     if mask & MAY_EXEC != 0 && p.kind() == S_IFREG && p.mount.flags().contains(MountFlags::NOEXEC) {
         return Err(Errno::EACCES);
     }
-    access::inode_allowed(creds, p.inode(), mask)?;
+    access::inode_allowed(&cx.creds(), p.inode(), mask)?;
     access::device_may(cx, p.inode(), mask)?;
     p.inode().ask_access(cx, mask)?;
     if mask & MAY_WRITE != 0 && matches!(p.kind(), S_IFREG | S_IFDIR | S_IFLNK) {

@@ -195,7 +195,10 @@ impl PathCaller for TaskCaller {
 
 impl HasCredentials for Current {
     fn creds(&self) -> Creds {
-        self.task.creds()
+        match &self.acting {
+            Some(creds) => Creds::from_inner(creds.clone()),
+            None => self.task.creds(),
+        }
     }
     fn umask(&self) -> u32 {
         self.fs_context.umask()
