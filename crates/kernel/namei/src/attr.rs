@@ -21,8 +21,13 @@ pub const KEEP: u32 = u32::MAX;
 
 /// newfstatat(2), statx(2).
 pub fn stat(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], look: Lookup) -> Result<Attr> {
-    if let (Start::File(f), true) = (start, path.is_empty() && look.contains(Lookup::EMPTY_PATH)) {
-        return f.fresh_attr(cx);
+    if path.is_empty() && look.contains(Lookup::EMPTY_PATH) {
+        if let Start::File(f) = start {
+            return f.fresh_attr(cx);
+        }
+        let place = walk::lookup(cx, view, start, path, look)?;
+        place.inode().refresh(cx)?;
+        return place.attr();
     }
     walk::lookup_attr(cx, view, start, path, look)
 }
