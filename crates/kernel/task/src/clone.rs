@@ -108,8 +108,8 @@ impl Current {
         self.task.trace_clone(&task, a);
         let event = self.clone_event(a);
         let number_for_tracer = event.map(|_| self.number_for_tracer(&task));
-        let pidfd = pidfd
-            .map(|slot| slot.commit(crate::pidfd::open(self, &task.group, thread.then_some(&task), 0), true));
+        let pidfd =
+            pidfd.map(|slot| slot.commit(crate::pidfd::open(&task.group, thread.then_some(&task), 0), true));
         if !thread {
             watch_cpu_limit(&task.group);
         }

@@ -6,6 +6,7 @@ use abi::{Errno, Result};
 use std::sync::{Arc, Weak};
 
 /// An open pidfd.
+#[derive(Clone)]
 pub struct PidFd {
     /// The process.
     pub group: Arc<ThreadGroup>,
@@ -14,12 +15,14 @@ pub struct PidFd {
 }
 
 /// A pidfd as plain data, for a checkpoint: of a process or thread that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PidFdState {
     /// The process, by its number in the sandbox's own PID namespace.
     pub process: i32,
     /// The thread of it, with PIDFD_THREAD.
     pub thread: Option<i32>,
+    /// Number of its inode, and the attributes that were set on it.
+    pub inode: (u64, Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// What has become of a process or thread.
@@ -31,17 +34,10 @@ pub(crate) enum State {
 }
 
 impl PidFd {
-    /// As plain data; `None` for a process or thread that has gone.
-    pub fn saved(&self) -> Option<PidFdState> {
-        let thread = self.thread.as_ref().map(|(tid, _)| *tid);
-        (!self.is_reaped()).then_some(PidFdState { process: self.group.tgid, thread })
-    }
-
-    /// Back from plain data, of the process that was found for it. A thread that is not in it has gone.
-    pub fn restore(saved: PidFdState, group: Arc<ThreadGroup>) -> PidFd {
+    /// For a process that was found, and one thread of it. A thread that is not in it has gone.
+    pub(crate) fn found(group: Arc<ThreadGroup>, thread: Option<i32>) -> PidFd {
         let task = |tid| group.kernel.tree.lock().task(tid).filter(|task| task.tgid() == group.tgid).cloned();
-        let thread =
-            saved.thread.map(|tid| (tid, task(tid).map_or_else(Weak::new, |task| Arc::downgrade(&task))));
+        let thread = thread.map(|tid| (tid, task(tid).map_or_else(Weak::new, |task| Arc::downgrade(&task))));
         PidFd { group, thread }
     }
 

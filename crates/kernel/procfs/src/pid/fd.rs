@@ -94,7 +94,7 @@ fn info(at: &At) -> Result<Vec<u8>> {
     // The position may be held by a call that reads right now.
     let pos = f.pos.try_lock().map_or(0, |p| *p);
     let locks = table(at).map_or(String::new(), |t| crate::locks::of_file(at, &f, &t));
-    let s =
-        format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n{locks}{}", f.ops.fdinfo());
+    let more = f.ops.fdinfo_in(at.pid_ns());
+    let s = format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n{locks}{more}");
     Ok(s.into_bytes())
 }

@@ -9,7 +9,7 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use caller::UserMemory;
 use hostsys::memfd::CopyArea;
-use pid::Pid;
+use pid::{Pid, PidNamespace};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -140,6 +140,10 @@ pub trait FileOps: Send + Sync + Any {
     /// Extra lines of /proc/PID/fdinfo/N.
     fn fdinfo(&self) -> String {
         String::new()
+    }
+    /// The same in an instance of procfs that shows this PID namespace.
+    fn fdinfo_in(&self, _ns: &PidNamespace) -> String {
+        self.fdinfo()
     }
     /// Name shown by /proc/PID/fd/N for files without a path, e.g. `pipe:[123]`, `anon_inode:[eventfd]`.
     fn link_name(&self) -> Option<String> {
