@@ -11,7 +11,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Credentials of a message that was sent without any.
-const UNKNOWN: PeerCred = PeerCred { pid: None, uid: 65534, gid: 65534 };
+static UNKNOWN: PeerCred = PeerCred::outside(65534, 65534);
 
 /// recvmsg(2).
 pub(super) fn recv(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
@@ -31,7 +31,7 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
         return urgent::recv(sock, buf, flags);
     }
     let peek = flags & libc::MSG_PEEK != 0;
-    let passcred = sock.options.passcred();
+    let tells_sender = sock.options.tells_sender();
     let mut out = Received::default();
     let mut spent: Vec<Message> = Vec::new();
     let mut s = sock.state.lock();
@@ -62,7 +62,7 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
         }
         // Bytes of different senders are not mixed where the receiver asks for credentials.
         let cred = m.cred.as_ref().unwrap_or(&UNKNOWN);
-        if passcred && first_cred.get_or_insert_with(|| cred.clone()) != cred {
+        if tells_sender && first_cred.get_or_insert_with(|| cred.clone()) != cred {
             break;
         }
         if sender.is_none() {
@@ -98,7 +98,8 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     drop(spent);
     // Without a name the sender has no address at all.
     out.addr = sender.and_then(|(sock, from)| Message::sender(&sock, from)).map(|addr| addr.bytes());
-    out.control.cred = if passcred { first_cred } else { None };
+    out.control.cred = first_cred;
+    passed(sock, &mut out.control);
     out.full = out.len;
     Ok(out)
 }
@@ -152,10 +153,18 @@ fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     Sock::unblock(blocked);
     out.addr = Message::sender(&sender.0, sender.1).map(|addr| addr.bytes());
     out.control.other.extend(sent_at.filter(|_| sock.wants_time()).map(|at| stamp(sock, at)));
-    if !sock.options.passcred() {
-        out.control.cred = None;
-    }
+    passed(sock, &mut out.control);
     Ok(out)
+}
+
+/// Keeps of what comes with a message what the receiver asks for: SO_PASSCRED and SO_PASSPIDFD.
+fn passed(sock: &Sock, control: &mut Control) {
+    if sock.options.passpidfd() {
+        control.sender = control.cred.clone().filter(|cred| cred.pid.is_some());
+    }
+    if !sock.options.passcred() {
+        control.cred = None;
+    }
 }
 
 /// SO_TIMESTAMP and SO_TIMESTAMPNS: when a message was sent; now, when the option was not set then.
@@ -177,5 +186,6 @@ fn fill(out: &mut Received, m: &Message, skip: usize, buf: &mut [u8]) {
     if out.len < out.full {
         out.flags |= libc::MSG_TRUNC;
     }
-    out.control = Control { cred: Some(m.cred.clone().unwrap_or(UNKNOWN)), ..Control::default() };
+    out.control =
+        Control { cred: Some(m.cred.clone().unwrap_or_else(|| UNKNOWN.clone())), ..Control::default() };
 }
