@@ -140,7 +140,8 @@ fn finish_claiming(
     if flags & libc::O_DIRECT != 0 && !ops.direct() {
         return Err(Errno::EINVAL.into());
     }
-    if told != 0 {
+    let silent = ops.is_silent();
+    if told != 0 && !silent {
         notify::by(cx, &p, told);
     }
     if flags & libc::O_TRUNC != 0 && p.kind() == S_IFREG {
@@ -148,10 +149,14 @@ fn finish_claiming(
         inode.set_attr(cx, &SetAttr { size: Some(0), mode, ..SetAttr::default() })?;
         notify::on_path(&p, event::MODIFY);
     }
-    match stands_for {
-        Some(inode) => Ok(OpenFile::new(None, inode, ops, keep)),
-        None => Ok(OpenFile::at(p, inode, ops, keep, (claim, held), Opener::of(&cx.creds()))),
+    let file = match stands_for {
+        Some(inode) => OpenFile::new(None, inode, ops, keep),
+        None => OpenFile::at(p, inode, ops, keep, (claim, held), Opener::of(&cx.creds())),
+    };
+    if silent {
+        file.silence();
     }
+    Ok(file)
 }
 
 /// Opens a program for execve(2): a regular file with execute permission on a mount that allows it.

@@ -137,6 +137,10 @@ pub trait FileOps: Send + Sync + Any {
     fn flush(&self, _cx: &dyn Caller, _file: &OpenFile) -> Result<()> {
         Ok(())
     }
+    /// Watches of its inode are not told of what is done with it, because all who open the inode share that.
+    fn is_silent(&self) -> bool {
+        false
+    }
     /// Extra lines of /proc/PID/fdinfo/N.
     fn fdinfo(&self) -> String {
         String::new()
