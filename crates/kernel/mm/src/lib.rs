@@ -16,6 +16,7 @@
 mod capture;
 mod change_imaged;
 mod grow;
+mod guards;
 mod imaged;
 mod locked;
 mod map;
@@ -35,6 +36,7 @@ mod undo;
 mod users;
 
 pub use capture::{Presence, Saver};
+pub use guards::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 pub use locked::LockAll;
 pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
 pub use ops::{ImageInfo, MapArgs, Mm};

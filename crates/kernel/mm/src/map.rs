@@ -140,6 +140,8 @@ pub struct MemoryMap {
     pub(crate) twins: Vec<TwinMap>,
     /// What is mapped from an image.
     pub(crate) imaged: Imaged,
+    /// What is guarded ([`crate::guards`]).
+    pub(crate) guards: Imaged,
     /// Call sites may be rewritten.
     pub rewriting: bool,
     /// Total mapped bytes (VmSize).
@@ -170,6 +172,7 @@ impl MemoryMap {
             rewritten: BTreeSet::new(),
             twins: Vec::new(),
             imaged: Imaged::default(),
+            guards: Imaged::default(),
             rewriting: true,
             total: 0,
             peak: 0,
@@ -188,6 +191,7 @@ impl MemoryMap {
         self.total = 0;
         self.twins.clear();
         self.imaged = Imaged::default();
+        self.guards = Imaged::default();
         std::mem::take(&mut self.areas).into_values().collect()
     }
 
@@ -265,7 +269,7 @@ impl MemoryMap {
             }
             at = v.end;
         }
-        at >= end
+        at >= end && self.guarded(start, end).is_empty()
     }
 
     /// Checks that a range is page aligned at its start and inside the address space;
@@ -425,6 +429,9 @@ impl MemoryMap {
         if !self.imaged.is_empty() {
             self.imaged.remove(start, end);
         }
+        if !self.guards.is_empty() {
+            self.guards.remove(start, end);
+        }
         if end > self.packed_from() {
             self.packed = Packed { from: end.min(self.mmap_base), top: self.mmap_base };
         }
@@ -476,14 +483,14 @@ impl MemoryMap {
     pub fn update(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Vma)) {
         // What is mapped will be the same as before.
         let packed = Packed { from: self.packed_from(), top: self.mmap_base };
-        let imaged = std::mem::take(&mut self.imaged);
+        let kept = (std::mem::take(&mut self.imaged), std::mem::take(&mut self.guards));
         let parts = self.remove(start, end);
         self.packed = packed;
         for mut v in parts {
             change(&mut v);
             self.insert(v);
         }
-        self.imaged = imaged;
+        (self.imaged, self.guards) = kept;
     }
 }
 

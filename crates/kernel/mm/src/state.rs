@@ -105,6 +105,9 @@ pub struct AreaState {
     /// Pages that are as in a file of pages of an earlier image, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptState>,
+    /// Guarded ranges (MADV_GUARD_INSTALL).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<(u64, u64)>,
 }
 
 /// Pages in a file of an earlier image, which a clone is given.
@@ -143,6 +146,7 @@ impl AreaState {
             policy: v.policy.made_of(),
             pages: Vec::new(),
             kept: Vec::new(),
+            guards: Vec::new(),
         }
     }
 
@@ -272,6 +276,7 @@ mod tests {
             policy: (0, 0),
             pages: vec![Extent { at: start * PAGE_SIZE, len: PAGE_SIZE, offset: 0 }],
             kept: Vec::new(),
+            guards: Vec::new(),
         }
     }
 

@@ -131,7 +131,9 @@ impl Iov {
     /// True when the byte at offset `from` lies in a writable mapping.
     pub fn writable(&self, c: &Current, from: usize) -> bool {
         let Some((at, _)) = self.slice(from, 1).next() else { return true };
-        c.mm.with_map(|m| m.find(at).is_some_and(|v| v.prot & libc::PROT_WRITE != 0))
+        c.mm.with_map(|m| {
+            m.find(at).is_some_and(|v| v.prot & libc::PROT_WRITE != 0) && m.guarded(at, at + 1).is_empty()
+        })
     }
 
     /// The addresses of bytes `from..from + len`.

@@ -174,6 +174,8 @@ pub fn madvise(c: &mut Current, addr: u64, len: u64, advice: i32) -> SysResult {
         libc::MADV_PAGEOUT,
         libc::MADV_POPULATE_READ,
         libc::MADV_POPULATE_WRITE,
+        mm::MADV_GUARD_INSTALL,
+        mm::MADV_GUARD_REMOVE,
     ];
     if !KNOWN.contains(&advice) {
         return Err(Errno::EINVAL.into());
