@@ -37,17 +37,6 @@ static void helper(int argc, char **argv) {
         _exit((sa.sa_handler == SIG_IGN) | (sa.sa_handler != SIG_IGN && sa.sa_handler != SIG_DFL) << 1 |
               sigismember(&m, atoi(argv[3])) << 2 | sigismember(&p, atoi(argv[3])) << 3);
     }
-    if (!strcmp(what, "pending")) {
-        sigset_t p;
-        sigpending(&p);
-        for (int i = 1; i < 65; i++)
-            if (sigismember(&p, i)) printf("%d ", i);
-        struct timespec none = {0};
-        siginfo_t info;
-        while (sigtimedwait(&p, &info, &none) > 0) printf("[%d %d]", info.si_signo, info.si_code);
-        fflush(0);
-        _exit(0);
-    }
     if (!strcmp(what, "threads")) {
         char b[4096];
         t_slurp("/proc/self/status", b, sizeof b);
@@ -360,47 +349,6 @@ TEST(exec_signal_dispositions) {
         _exit(126);
     }
     CHECK_STATUS(t_status(p), "exit 12");
-}
-static void expire(int signo, int thread, int clock) {
-    struct sigevent e = {.sigev_notify = thread ? SIGEV_THREAD_ID : SIGEV_SIGNAL, .sigev_signo = signo};
-    e._sigev_un._tid = gettid();
-    struct itimerspec soon = {{0, 0}, {0, 1}};
-    timer_t t;
-    SYS(timer_create(clock, &e, &t));
-    SYS(timer_settime(t, 0, &soon, 0));
-}
-// The timers of timer_create(2) end at execve, and so do their signals that wait; no others do.
-TEST(exec_drops_signals_of_timers) {
-    int p[2];
-    SYS(pipe(p));
-    pid_t c = FORK();
-    if (c == 0) {
-        sigset_t all;
-        sigfillset(&all);
-        sigprocmask(SIG_BLOCK, &all, 0);
-        union sigval v = {5};
-        kill(getpid(), SIGUSR1);
-        sigqueue(getpid(), SIGRTMIN, v);
-        tgkill(getpid(), gettid(), SIGURG);
-        struct itimerval it = {{0, 0}, {0, 1}};
-        setitimer(ITIMER_REAL, &it, 0);
-        int timers[] = {SIGUSR2, SIGIO, SIGRTMIN + 1, SIGRTMIN + 2};
-        for (int i = 0; i < 4; i++) expire(timers[i], i % 2, i < 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC);
-        // Both in one queue: the other one stays.
-        expire(SIGRTMIN + 3, 0, CLOCK_MONOTONIC);
-        for (int i = 0; i < 4; i++)
-            for (sigset_t s; sigpending(&s), !sigismember(&s, timers[i]) || !sigismember(&s, SIGALRM) || !sigismember(&s, SIGRTMIN + 3);) t_ms(1);
-        sigqueue(getpid(), SIGRTMIN + 3, v);
-        dup2(p[1], 1);
-        execl(t_self, "x", "--helper", "pending", (char *)0);
-        _exit(126);
-    }
-    CHECK_STATUS(t_status(c), "exit 0");
-    char b[200] = {0}, want[200];
-    MUST(read(p[0], b, sizeof b - 1) > 0);
-    int rt = SIGRTMIN;
-    sprintf(want, "10 14 23 %d %d [23 0][10 0][14 128][%d -1][%d -1]", rt, rt + 3, rt, rt + 3);
-    CHECK_STR(b, want);
 }
 TEST(exec_resets_altstack) {
     static char st[16384];

@@ -146,7 +146,7 @@ fn attr(ino: u64, mode: u32) -> Attr {
 }
 
 /// The directory, which no program sees. It knows the inodes that are in use: what hangs on one (locks, watches) is there for
-/// all who reach the namespace.
+/// all paths to the namespace.
 ///
 /// Lock: a leaf; no inode is dropped under it.
 struct NsRoot {

@@ -153,7 +153,7 @@ impl Options {
     pub fn passrights(&self) -> bool {
         self.passrights.load(Ordering::Relaxed)
     }
-    /// Messages from and to the socket say by whom they were sent (unix_may_passcred).
+    /// Messages from and to the socket say which process sent them (unix_may_passcred).
     pub fn tells_sender(&self) -> bool {
         self.passcred() || self.passpidfd()
     }

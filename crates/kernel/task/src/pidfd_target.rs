@@ -22,8 +22,11 @@ pub struct PidFdState {
     /// The thread of it, with PIDFD_THREAD.
     pub thread: Option<i32>,
     /// Number of its inode, and the attributes that were set on it.
-    pub inode: (u64, Vec<(Vec<u8>, Vec<u8>)>),
+    pub inode: InodeState,
 }
+
+/// Number of the inode of a pidfd, and its extended attributes, for a checkpoint.
+pub type InodeState = (u64, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// What has become of a process or thread.
 #[derive(PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //!
 //! The process or thread owns its inode, and so do its open pidfds; the inode holds neither.
 
-use crate::pidfd_target::PidFd;
+use crate::pidfd_target::{InodeState, PidFd};
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::stat::Attr;
@@ -121,9 +121,6 @@ fn inode_with(fd: &PidFd, ino: impl FnOnce() -> u64) -> InodeRef {
 pub(crate) fn inode(fd: &PidFd) -> InodeRef {
     inode_with(fd, || fd.group.kernel.vfs.resources.next_ino())
 }
-
-/// Its number and attributes, for a checkpoint.
-pub(crate) type InodeState = (u64, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// As plain data.
 pub(crate) fn saved(cx: &dyn Caller, inode: &InodeRef) -> InodeState {

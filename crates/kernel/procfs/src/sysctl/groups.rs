@@ -6,7 +6,7 @@ use abi::{Errno, Result};
 const LOW: &str = "ipv4/ping_group_range/low";
 const HIGH: &str = "ipv4/ping_group_range/high";
 /// No group is in it.
-const NOBODY: (i64, i64) = (1, 0);
+const NONE: (i64, i64) = (1, 0);
 
 fn shown(k: &SysctlView) -> [u32; 2] {
     let sysctls = &k.ns.net.stack().sysctls;
@@ -35,7 +35,7 @@ pub(super) fn set(k: &SysctlView, text: &str) -> Result<()> {
     let group = |number| k.user_ns.group(number).filter(|group| *group != u32::MAX).ok_or(Errno::EINVAL);
     let (low, high) = (group(range[0])?, group(range[1])?);
     let ordered = range[0] <= range[1] && low <= high;
-    let (low, high) = if ordered { (low.into(), high.into()) } else { NOBODY };
+    let (low, high) = if ordered { (low.into(), high.into()) } else { NONE };
     let sysctls = &k.ns.net.stack().sysctls;
     for (name, value) in [(LOW, low), (HIGH, high)] {
         sysctls.by_name(name).ok_or(Errno::EINVAL)?.set(value)?;

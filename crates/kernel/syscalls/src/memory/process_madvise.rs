@@ -2,17 +2,28 @@
 
 use crate::arg::{Fd, Ptr};
 use crate::memory::mmap::{madvise, police_access, vm_iovecs};
-use crate::processes::process::pidfd_task;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use caller::HasCredentials;
 use mm::Mm;
 use rights::Cap;
 use std::sync::Arc;
-use task::{Current, SysErr, SysResult, ptrace_access};
+use task::{Current, SysErr, SysResult, Task, ptrace_access};
 
 const MADV_COLLAPSE: i32 = 25;
 /// What may be advised about memory of others: nothing of it changes what they see.
 const OF_OTHERS: &[i32] = &[libc::MADV_WILLNEED, libc::MADV_COLD, libc::MADV_PAGEOUT, MADV_COLLAPSE];
+
+/// The thread that a pidfd stands for in calls on memory; PIDFD_SELF is the caller's own (pidfd_get_task).
+pub(crate) fn pidfd_task(c: &Current, pidfd: Fd) -> Result<Arc<Task>, Errno> {
+    const SELF_THREAD: i32 = -10_000;
+    const SELF_GROUP: i32 = -10_001;
+    if matches!(pidfd.0, SELF_THREAD | SELF_GROUP) {
+        return Ok(c.task.clone());
+    }
+    let f = c.file(pidfd.0)?;
+    let p = task::pidfd::of(&f)?;
+    p.thread().transpose()?.or_else(|| p.group.any_thread()).ok_or(Errno::ESRCH)
+}
 
 pub fn process_madvise(
     c: &mut Current,

@@ -7,7 +7,7 @@ use abi::clone::{
 };
 use abi::{Errno, Signal};
 use std::sync::Arc;
-use task::{CloneArgs, Current, SysErr, SysResult, Task};
+use task::{CloneArgs, Current, SysErr, SysResult};
 use zerocopy::IntoBytes;
 
 pub fn clone(
@@ -143,24 +143,12 @@ pub fn pidfd_open(c: &mut Current, pid: i32, flags: u32) -> SysResult {
     Ok(task::pidfd::install(c, &g, None, flags as i32)? as u64)
 }
 
-/// The thread that a pidfd stands for in calls on memory; PIDFD_SELF is the caller's own (pidfd_get_task).
-pub(crate) fn pidfd_task(c: &Current, pidfd: Fd) -> Result<Arc<Task>, Errno> {
-    const SELF_THREAD: i32 = -10_000;
-    const SELF_GROUP: i32 = -10_001;
-    if matches!(pidfd.0, SELF_THREAD | SELF_GROUP) {
-        return Ok(c.task.clone());
-    }
-    let f = c.file(pidfd.0)?;
-    let p = task::pidfd::of(&f)?;
-    p.thread().transpose()?.or_else(|| p.group.any_thread()).ok_or(Errno::ESRCH)
-}
-
 /// Takes the memory of a process away that is about to end.
 pub fn process_mrelease(c: &mut Current, pidfd: Fd, flags: u32) -> SysResult {
     if flags != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let t = pidfd_task(c, pidfd)?;
+    let t = crate::memory::process_madvise::pidfd_task(c, pidfd)?;
     let ends = t.group.signals.lock().life.is_over();
     // Others that share it must end as well.
     if !ends || t.mm().users.shared() {

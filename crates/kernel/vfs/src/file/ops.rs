@@ -137,7 +137,7 @@ pub trait FileOps: Send + Sync + Any {
     fn flush(&self, _cx: &dyn Caller, _file: &OpenFile) -> Result<()> {
         Ok(())
     }
-    /// Watches of its inode are not told of what is done with it, because all who open the inode share that.
+    /// Watches of its inode are not told of what is done with it, because all openers of the inode share that.
     fn is_silent(&self) -> bool {
         false
     }

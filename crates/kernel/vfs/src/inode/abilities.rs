@@ -160,7 +160,7 @@ pub trait XattrInode {
     fn chown_drops_capabilities(&self) -> bool {
         false
     }
-    /// The inode is a regular file whose attributes do not say so (pidfs).
+    /// The inode is a regular file, and its attributes do not say so (pidfs).
     fn is_hidden_regular(&self) -> bool {
         false
     }
