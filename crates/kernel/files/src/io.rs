@@ -39,6 +39,18 @@ pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Re
     Ok(n)
 }
 
+/// As [`read_at`] of a stream where only the first part of `want` bytes has a place, see [`vfs::StreamOps::read_whole`].
+pub fn read_whole(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], want: usize) -> Result<usize> {
+    match file.ops.as_stream().and_then(|stream| stream.read_whole(cx, file, buf, want)) {
+        Some(Ok(n)) if n > 0 => {
+            notify::by_file(cx, file, event::ACCESS);
+            Ok(n)
+        }
+        Some(done) => done,
+        None => read_at(cx, file, buf, 0),
+    }
+}
+
 /// As [`read_at`] where the file can put its bytes into `to`, see [`vfs::FileOps::read_to`].
 pub fn read_to(
     cx: &dyn Caller,

@@ -258,6 +258,20 @@ impl MemoryMap {
         at >= end
     }
 
+    /// How many of `len` bytes from `start` on can be written, as far as the record says.
+    pub fn writable_from(&self, start: u64, len: u64) -> u64 {
+        let Some(end) = start.checked_add(len) else { return 0 };
+        let mut at = start;
+        for v in self.overlapping(start, end) {
+            if v.start > at || v.prot & libc::PROT_WRITE == 0 {
+                break;
+            }
+            at = v.end.min(end);
+        }
+        let guard = self.guarded(start, at).first().map_or(at, |(from, _)| *from);
+        guard - start
+    }
+
     /// True when every byte of the range lies in mappings with all of `prot`, none of them shared with a file (pages
     /// may be missing at the end of such a mapping; a private one is nearly always a program's data).
     pub fn accessible(&self, start: u64, len: u64, prot: i32) -> bool {

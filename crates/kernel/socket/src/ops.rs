@@ -210,6 +210,11 @@ pub trait Transfer {
     }
     /// recvmsg(2) into `buf`.
     fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received>;
+    /// As `recv` of `want` bytes of which only the first `buf.len()` have a place: a stream that can tell its messages apart
+    /// takes those that fit whole. EFAULT when the first does not fit.
+    fn recv_whole(&self, cx: &dyn Caller, buf: &mut [u8], _want: usize, flags: i32) -> Result<Received> {
+        self.recv(cx, buf, flags)
+    }
     /// The pool of blocks that the socket keeps as they are when it sends them; `None`: it copies what it sends.
     fn pool(&self) -> Option<&Pool> {
         None

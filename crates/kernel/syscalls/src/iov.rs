@@ -128,6 +128,22 @@ impl Iov {
         true
     }
 
+    /// How many of the `len` bytes from offset `from` on lie in writable mappings, up to the first that does not.
+    pub fn room(&self, c: &Current, from: usize, len: usize) -> usize {
+        let parts: SmallVec<[(u64, usize); 8]> = self.slice(from, len).collect();
+        c.mm.with_map(|m| {
+            let mut room = 0;
+            for (at, n) in parts {
+                let writable = m.writable_from(at, n as u64) as usize;
+                room += writable;
+                if writable < n {
+                    break;
+                }
+            }
+            room
+        })
+    }
+
     /// True when the byte at offset `from` lies in a writable mapping.
     pub fn writable(&self, c: &Current, from: usize) -> bool {
         let Some((at, _)) = self.slice(from, 1).next() else { return true };

@@ -15,7 +15,16 @@ static UNKNOWN: PeerCred = PeerCred::outside(65534, 65534);
 
 /// recvmsg(2).
 pub(super) fn recv(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
-    if sock.kind == libc::SOCK_STREAM { recv_stream(sock, buf, flags) } else { recv_record(sock, buf, flags) }
+    let want = buf.len();
+    recv_whole(sock, buf, want, flags)
+}
+
+/// As [`recv`] of `want` bytes; what a stream takes of a message must fit into `buf`, or nothing of the message is taken.
+pub(super) fn recv_whole(sock: &Arc<Sock>, buf: &mut [u8], want: usize, flags: i32) -> Result<Received> {
+    match sock.kind {
+        libc::SOCK_STREAM => recv_stream(sock, buf, want, flags),
+        _ => recv_record(sock, buf, flags),
+    }
 }
 
 /// Why an empty queue gives nothing: `Ok` is the end of the stream.
@@ -26,7 +35,7 @@ fn empty(s: &mut State) -> Result<()> {
     if s.shut & RECV != 0 { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
+fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], want: usize, flags: i32) -> Result<Received> {
     if flags & libc::MSG_OOB != 0 {
         return urgent::recv(sock, buf, flags);
     }
@@ -65,11 +74,18 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
         if tells_sender && first_cred.get_or_insert_with(|| cred.clone()) != cred {
             break;
         }
+        let unread = m.unread().len() - skip;
+        if unread.min(want - out.len) > buf.len() - out.len {
+            if out.len == 0 {
+                return Err(Errno::EFAULT);
+            }
+            break;
+        }
         if sender.is_none() {
             sender = Some((m.charge.parts().0.clone(), m.from.clone()));
         }
         let unread = &m.unread()[skip..];
-        let n = unread.len().min(buf.len() - out.len);
+        let n = unread.len().min(want - out.len);
         buf[out.len..out.len + n].copy_from_slice(&unread[..n]);
         out.len += n;
         let carries = m.rights.is_some();
@@ -89,7 +105,7 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
             spent.extend(s.recv.remove(at));
         }
         reading.copied = out.len > 0;
-        if carries || out.len == buf.len() {
+        if carries || out.len == want {
             break;
         }
     }

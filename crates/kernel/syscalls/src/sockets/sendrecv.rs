@@ -216,7 +216,11 @@ fn receive(c: &mut Current, s: &Sock, iov: &Iov, flags: i32) -> Result<Received,
     }
     let mut scratch = Scratch::new();
     let buf = scratch.get(len);
-    let r = io::recv(c, s.file(), ops, buf, flags)?;
+    let room = if ops.stream() && !drops { iov.room(c, 0, len) } else { len };
+    let r = match room {
+        _ if room == len || room == 0 => io::recv(c, s.file(), ops, buf, flags)?,
+        _ => io::recv_whole(c, s.file(), ops, (&mut buf[..room], len), flags)?,
+    };
     if iov.scatter(c, 0, &buf[..r.len]) < r.len {
         return Err(Errno::EFAULT.into());
     }

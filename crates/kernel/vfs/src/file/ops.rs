@@ -328,6 +328,18 @@ pub trait StreamOps {
     fn room(&self) -> Option<usize> {
         None
     }
+    /// A read of `want` bytes of which only the first `buf.len()` have a place in the program's memory: takes the pieces that
+    /// were written as far as they fit whole, so that nothing of one is lost. EFAULT when the first does not fit. `None` for
+    /// files without such pieces.
+    fn read_whole(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        _buf: &mut [u8],
+        _want: usize,
+    ) -> Option<Result<usize>> {
+        None
+    }
     /// What a close(2) is to wait for when it turns out to be the last; `None` for nothing.
     fn lingering(&self) -> Option<Lingering> {
         None
