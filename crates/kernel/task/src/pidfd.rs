@@ -30,7 +30,7 @@ impl FileOps for PidFd {
         }
     }
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
-        Some(if self.thread.is_some() { &self.group.thread_exit } else { &self.group.exit_wait }.clone())
+        Some(if self.leads() { &self.group.exit_wait } else { &self.group.thread_exit }.clone())
     }
     fn ioctl(
         &self,

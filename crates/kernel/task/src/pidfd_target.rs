@@ -57,15 +57,32 @@ impl PidFd {
             // A thread that is not the leader leaves nothing behind.
             _ if !leader => State::Reaped,
             None => State::Reaped,
-            Some(n) if n.is_zombie() || self.thread.is_some() => State::Zombie,
+            // A leader that ends alone leaves its number to the process, and ends with it.
+            Some(n) if n.is_zombie() => State::Zombie,
             Some(_) => State::Alive,
         }
     }
 
-    /// The thread, with PIDFD_THREAD: ESRCH when it has ended. `None` for a descriptor of a process.
+    /// The thread, with PIDFD_THREAD: ESRCH when it has ended. `None` for a descriptor of a process. The leader's number is
+    /// taken over by a thread that calls execve(2).
     pub fn thread(&self) -> Option<Result<Arc<Task>>> {
-        let (_, task) = self.thread.as_ref()?;
-        Some(task.upgrade().filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
+        let (tid, task) = self.thread.as_ref()?;
+        let task = match self.leads() {
+            true => self.group.kernel.task(*tid).filter(|task| Arc::ptr_eq(&task.group, &self.group)),
+            false => task.upgrade(),
+        };
+        Some(task.filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
+    }
+
+    /// A descriptor with PIDFD_THREAD of a leader that has ended, while others of its process live, or its parent has
+    /// not waited for it.
+    pub fn is_dead_leader(&self) -> bool {
+        self.thread().is_some_and(|task| task.is_err()) && self.leads() && !self.is_reaped()
+    }
+
+    /// It has the number of its process.
+    pub(crate) fn leads(&self) -> bool {
+        self.id() == self.group.tgid
     }
 
     /// Its parent has waited for it, or did not have to.

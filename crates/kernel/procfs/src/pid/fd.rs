@@ -10,7 +10,7 @@ static LINK: Entry = Entry { name: "fd", mode: 0, what: What::Magic(target) };
 static INFO: Entry = Entry { name: "fdinfo", mode: 0o444, what: What::Text(info, None) };
 
 fn table(at: &At) -> Option<Arc<FdTable>> {
-    at.proc?.task()?.fds()
+    at.proc?.main_task()?.fds()
 }
 
 fn file(at: &At) -> Result<(Arc<OpenFile>, bool)> {
