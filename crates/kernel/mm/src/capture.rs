@@ -146,6 +146,7 @@ impl Mm {
         state.dumpable = self.dumpable.load(Ordering::Relaxed);
         state.dump_filter = self.dump_filter.load(Ordering::Relaxed);
         state.huge_pages_off = self.huge_pages_off.load(Ordering::Relaxed);
+        state.futex_hash = *self.futex_hash.lock();
         let image = self.image();
         state.image = ImageState {
             exe: image.exe.as_ref().map(|f| f.id),

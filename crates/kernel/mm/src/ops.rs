@@ -1,6 +1,7 @@
 //! munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the host call
 //! executed by the calling guest thread, then the record. mmap(2) is in `mmap`.
 
+use crate::futex_hash::FutexHash;
 use crate::guards::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Undo, Vma, VmaKind, WIPE_ON_FORK};
 use crate::policy::Policy;
@@ -84,6 +85,8 @@ pub struct Mm {
     pub dump_filter: AtomicU32,
     /// Of prctl(2): what PR_GET_THP_DISABLE answers. 1 for no huge pages, with 2 but where madvise(2) asks for them.
     pub huge_pages_off: AtomicU32,
+    /// PR_FUTEX_HASH.
+    pub futex_hash: Mutex<FutexHash>,
     /// Contexts of io_setup(2).
     pub aio: ipc::aio::AioTable,
 }
@@ -110,6 +113,7 @@ impl Mm {
             user_ns,
             dump_filter: AtomicU32::new(DUMP_FILTER),
             huge_pages_off: AtomicU32::new(0),
+            futex_hash: Mutex::default(),
             aio: Default::default(),
         })
     }

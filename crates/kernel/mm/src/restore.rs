@@ -128,6 +128,7 @@ impl<'a> Restorer<'a> {
         mm.dumpable.store(saved.dumpable.clamp(0, 2), Ordering::Relaxed);
         mm.dump_filter.store(saved.dump_filter, Ordering::Relaxed);
         mm.huge_pages_off.store(saved.huge_pages_off & 3, Ordering::Relaxed);
+        *mm.futex_hash.lock() = saved.futex_hash;
         let image = &saved.image;
         mm.set_image(|i| {
             *i = ImageInfo {

@@ -1,5 +1,6 @@
 //! An address space as plain data, for checkpoints.
 
+use crate::futex_hash::FutexHash;
 use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
 use crate::ops::MAX_MAP_COUNT;
 use crate::policy::Policy;
@@ -37,6 +38,9 @@ pub struct MemoryState {
     pub dump_filter: u32,
     /// PR_SET_THP_DISABLE, as PR_GET_THP_DISABLE answers it.
     pub huge_pages_off: u32,
+    /// PR_FUTEX_HASH.
+    #[serde(default)]
+    pub futex_hash: FutexHash,
     /// Place and length of the vDSO, which the program knows.
     pub vdso: Option<(u64, u64)>,
     /// Place and length of the pages of the vDSO's data.
