@@ -178,6 +178,32 @@ static int silent_forks(void) {
         if (waitpid(at[i], &st, 0) != at[i] || st != SIGKILL) return 0;
     return now() - start < PATIENCE;
 }
+// Processes that put guard pages over what their stub needs: its text, or all of its slots and stacks. They harm themselves only.
+static int guarded_stub(void) {
+    const long lengths[] = {0x1000, 0x10000, 0x80000000};
+    pid_t at[6];
+    int st;
+    for (int i = 0; i < 6; i++) {
+        if ((at[i] = fork())) continue;
+        for (;;) {
+            long from = STUB + (i < 3 ? 0 : 0x10000);
+            host(SYS_madvise, from, lengths[i % 3], 102, 0); // MADV_GUARD_INSTALL
+            getppid();
+            if (!fork()) _exit(0);
+        }
+    }
+    usleep(300000);
+    double start = now();
+    for (int i = 0; i < 5; i++) {
+        pid_t p = fork();
+        if (!p) _exit(3);
+        if (waitpid(p, &st, 0) != p || st != 3 << 8) return 0;
+    }
+    for (int i = 0; i < 6; i++) kill(at[i], SIGKILL);
+    for (int i = 0; i < 6; i++)
+        if (waitpid(at[i], &st, 0) != at[i] || !WIFSIGNALED(st)) return 0;
+    return now() - start < PATIENCE;
+}
 // Uses up the sentry's descriptors, then forks: that may fail, but not after a long wait.
 static int descriptors(void) {
     for (int i = 0; i < 4000; i++) {
@@ -274,6 +300,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "stalled_read")) ok = stalled_read();
     if (argc == 2 && !strcmp(argv[1], "broken_stub")) ok = broken_stub();
     if (argc == 2 && !strcmp(argv[1], "silent_forks")) ok = silent_forks();
+    if (argc == 2 && !strcmp(argv[1], "guarded_stub")) ok = guarded_stub();
     if (argc == 2 && !strcmp(argv[1], "descriptors")) ok = descriptors();
     if (argc == 2 && !strcmp(argv[1], "threads")) ok = threads();
     if (argc == 2 && !strcmp(argv[1], "flood")) ok = flood();

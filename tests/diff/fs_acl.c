@@ -5,6 +5,8 @@
 #include <sys/auxv.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/xattr.h>
 
 #define ACCESS "system.posix_acl_access"
@@ -317,4 +319,21 @@ TEST(file_capabilities_forms) {
     CHECK_ERR(setxattr("f", "trusted.other", "x", 1, 0), EPERM);
     CHECK_ERR(getxattr("f", "trusted.other", b, 1), ENODATA);
     OK(setxattr("f", "user.other", "x", 1, 0));
+}
+
+// The umask does not count for what is made in a directory with a default list, except for the name of a socket.
+TEST(names_of_sockets_obey_the_umask) {
+    SYS(mkdir("d", 0777));
+    OK(SET("d", DEFAULT, {USER_OBJ, 7, NONE}, {USER, 7, 1234}, {GROUP_OBJ, 7, NONE}, {MASK, 7, NONE}, {OTHER, 5, NONE}));
+    umask(077);
+    struct sockaddr_un a = {AF_UNIX, "d/s"};
+    for (int type = SOCK_STREAM; type <= SOCK_DGRAM; type++) {
+        OK(bind(SYS(socket(AF_UNIX, type, 0)), (void *)&a, sizeof a));
+        CHECK_EQ(mode_of("d/s"), 0700);
+        OK(unlink("d/s"));
+    }
+    OK(mknod("d/s", S_IFSOCK | 0777, 0));
+    CHECK_EQ(mode_of("d/s"), 0775);
+    t_make("d/f", "");
+    CHECK_EQ(mode_of("d/f"), 0644);
 }

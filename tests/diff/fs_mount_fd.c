@@ -501,3 +501,24 @@ TEST(ramfs) {
     t_make("a/f", "x");
     CHECK(strstr(line_of("a"), " - ramfs r rw,mode=700") != 0);
 }
+
+// move_mount(2) takes NULL for an empty path, on both sides; the other calls on mounts do not.
+TEST(null_as_an_empty_path) {
+    struct mnt_attr a = {.set = 1};
+    SYS(unshare(CLONE_NEWNS));
+    SYS(mount(0, "/", 0, MS_REC | MS_PRIVATE, 0));
+    SYS(mkdir("a", 0755));
+    SYS(mkdir("b", 0755));
+    int b = SYS(open("b", O_PATH)), m = SYS(open_tree(AT_FDCWD, "a", CLONE));
+    CHECK_ERR(move_mount(m, 0, AT_FDCWD, "b", 0), EFAULT);
+    CHECK_ERR(move_mount(m, 0, b, 0, F_EMPTY), EFAULT);
+    CHECK_ERR(move_mount(m, 0, b, 0, T_EMPTY), EFAULT);
+    OK(move_mount(m, 0, b, 0, F_EMPTY | T_EMPTY));
+    m = SYS(open_tree(AT_FDCWD, "a", CLONE));
+    CHECK_ERR(mount_setattr(m, 0, AT_EMPTY_PATH, &a, sizeof a), EFAULT);
+    CHECK_ERR(open_tree_attr(m, 0, AT_EMPTY_PATH, &a, sizeof a), EFAULT);
+    CHECK_ERR(fspick(m, 0, 8), EFAULT);
+    OK(mount_setattr(m, "", AT_EMPTY_PATH, &a, sizeof a));
+    SYS(chdir("a"));
+    OK(move_mount(m, 0, AT_FDCWD, 0, F_EMPTY | T_EMPTY));
+}

@@ -174,6 +174,81 @@ TEST(access_uses_real_ids) {
                 CHECK(open("f", O_RDONLY) >= 0));
     CHECK_CHILD(SYS(setuid(1000)); OK(access("f", F_OK)); CHECK_ERR(access("f", R_OK), EACCES));
 }
+// Directories on the way are searched with the real user's rights as well, and with root's where that is root.
+TEST(access_searches_with_real_ids) {
+    SYS(chmod(".", 0755));
+    SYS(mkdir("d", 0700));
+    t_make("d/g", "");
+    t_make("x", "");
+    SYS(chmod("x", 0100));
+    CHECK_CHILD(SYS(setresuid(1000, 0, 0)); CHECK_ERR(access("d/g", R_OK), EACCES); CHECK_ERR(access("d/g", F_OK), EACCES);
+                CHECK_ERR(access("d/./g", F_OK), EACCES); CHECK_ERR(access("d/missing", F_OK), EACCES);
+                OK(syscall(SYS_faccessat2, AT_FDCWD, "d/g", R_OK, AT_EACCESS)); CHECK(open("d/g", O_RDONLY) >= 0));
+    CHECK_CHILD(SYS(setresuid(0, 1000, 0)); OK(access("d/g", R_OK)); OK(access("x", X_OK)); CHECK_ERR(open("d/g", O_RDONLY), EACCES);
+                CHECK_ERR(syscall(SYS_faccessat2, AT_FDCWD, "d/g", R_OK, AT_EACCESS), EACCES));
+    // The group counts as the user does.
+    SYS(chmod("d", 0710));
+    SYS(chown("d", 0, 2000));
+    CHECK_CHILD(SYS(setgroups(0, 0)); SYS(setresgid(2000, 3000, 3000)); SYS(setresuid(1000, 1000, 1000)); OK(access("d/g", R_OK));
+                CHECK_ERR(open("d/g", O_RDONLY), EACCES));
+    CHECK_CHILD(SYS(setgroups(0, 0)); SYS(setresgid(3000, 2000, 2000)); SYS(setresuid(1000, 1000, 1000)); CHECK_ERR(access("d/g", R_OK), EACCES);
+                CHECK(open("d/g", O_RDONLY) >= 0));
+}
+// An empty path with AT_EMPTY_PATH means the starting point, also the working directory; NULL does so for stat and statx.
+TEST(null_and_empty_paths) {
+    struct stat st, here;
+    struct statx x;
+    struct {
+        unsigned bytes;
+        int type;
+        unsigned char h[128];
+    } h = {128, 0, {0}};
+    int id;
+    struct timespec t[2] = {{1, 0}, {2, 0}};
+    t_make("f", "");
+    int f = SYS(open("f", O_PATH)), d = SYS(open(".", O_PATH | O_DIRECTORY)), r = SYS(open("f", O_RDONLY));
+    OK(stat(".", &here));
+    for (int null = 0; null < 2; null++) {
+        const char *no = null ? 0 : "";
+        int from[] = {AT_FDCWD, d};
+        for (int i = 0; i < 2; i++) {
+            OK(syscall(SYS_newfstatat, from[i], no, &st, AT_EMPTY_PATH));
+            CHECK_EQ(st.st_ino, here.st_ino);
+            OK(syscall(SYS_statx, from[i], no, AT_EMPTY_PATH, STATX_INO, &x));
+            CHECK_EQ(x.stx_ino, here.st_ino);
+        }
+        CHECK_ERR(syscall(SYS_newfstatat, AT_FDCWD, no, &st, 0), null ? EFAULT : ENOENT);
+        CHECK_ERR(syscall(SYS_newfstatat, f, no, &st, 0), null ? EFAULT : ENOENT);
+        CHECK_ERR(syscall(SYS_newfstatat, 99, no, &st, AT_EMPTY_PATH), EBADF);
+        OK(syscall(SYS_newfstatat, f, no, &st, AT_EMPTY_PATH));
+    }
+    for (int cwd = 0; cwd < 2; cwd++) {
+        int at = cwd ? AT_FDCWD : f;
+        CHECK_ERR(syscall(SYS_faccessat2, at, 0, R_OK, AT_EMPTY_PATH), EFAULT);
+        CHECK_ERR(syscall(452, at, 0, 0600, AT_EMPTY_PATH), EFAULT);
+        CHECK_ERR(syscall(SYS_fchownat, at, 0, 0, 0, AT_EMPTY_PATH), EFAULT);
+        CHECK_ERR(syscall(SYS_name_to_handle_at, at, 0, &h, &id, AT_EMPTY_PATH), EFAULT);
+        CHECK_ERR(syscall(SYS_linkat, at, 0, AT_FDCWD, "new", AT_EMPTY_PATH), EFAULT);
+        CHECK_ERR(syscall(SYS_readlinkat, at, 0, &st, 100), EFAULT);
+        CHECK_ERR(syscall(SYS_open_tree, at, 0, AT_EMPTY_PATH), EFAULT);
+        CHECK_ERR(syscall(SYS_open_tree, at, 0, AT_EMPTY_PATH | 1), EFAULT);
+        CHECK_ERR(syscall(SYS_execveat, at, 0, &(char *){0}, &(char *){0}, AT_EMPTY_PATH), EFAULT);
+        CHECK_ERR(syscall(SYS_fspick, at, 0, 8), EFAULT);
+        OK(syscall(SYS_faccessat2, at, "", R_OK, AT_EMPTY_PATH));
+        OK(syscall(452, at, "", 0755, AT_EMPTY_PATH));
+        OK(syscall(SYS_fchownat, at, "", 0, 0, AT_EMPTY_PATH));
+        OK(syscall(SYS_utimensat, at, "", t, AT_EMPTY_PATH));
+        close(SYS(syscall(SYS_open_tree, at, "", AT_EMPTY_PATH)));
+        h.bytes = 128;
+        OK(syscall(SYS_name_to_handle_at, at, "", &h, &id, AT_EMPTY_PATH));
+    }
+    // Here a descriptor alone is no path at all.
+    OK(syscall(SYS_utimensat, r, 0, t, 0));
+    CHECK_ERR(syscall(SYS_utimensat, f, 0, t, 0), EBADF);
+    CHECK_ERR(syscall(SYS_utimensat, r, 0, t, AT_EMPTY_PATH), EINVAL);
+    CHECK_ERR(syscall(SYS_utimensat, AT_FDCWD, 0, t, 0), EFAULT);
+    CHECK_ERR(syscall(SYS_utimensat, AT_FDCWD, 0, t, AT_EMPTY_PATH), EFAULT);
+}
 TEST(chmod_forms) {
     t_make("f", "");
     struct stat st;

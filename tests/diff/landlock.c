@@ -337,3 +337,10 @@ TEST(mounts_and_tracing) {
     kill(outside, SIGKILL);
     t_status(outside);
 }
+
+// Which of Linux's mistakes are mended: those of sockets, of signals within a process, and of directories that were moved.
+TEST(errata) {
+    CHECK_EQ(syscall(SYS_landlock_create_ruleset, 0, 0, 2), 7);
+    CHECK_ERR(syscall(SYS_landlock_create_ruleset, 0, 8, 2), EINVAL);
+    CHECK_ERR(syscall(SYS_landlock_create_ruleset, 0, 0, 3), EINVAL);
+}

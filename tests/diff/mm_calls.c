@@ -1,5 +1,6 @@
 // mseal, mincore, remap_file_pages, cachestat, ustat.
 #include "t.h"
+#include <sys/uio.h>
 #include <sys/mman.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -215,4 +216,60 @@ TEST(ustat_dev) {
     OK(syscall(SYS_ustat, dev, &u));
     CHECK_ERR(syscall(SYS_ustat, dev, BAD_PTR), EFAULT);
     CHECK_ERR(syscall(SYS_ustat, 0x7777777, &u), EINVAL);
+}
+
+#define SELF (-10000)
+#define SELF_GROUP (-10001)
+static long advise(int fd, struct iovec *v, int n, int advice) { return syscall(440, fd, v, n, advice, 0); }
+TEST(process_madvise_of_oneself) {
+    char *m = mmap(0, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(m, 'm', 5 * 4096);
+    int own = SYS(syscall(SYS_pidfd_open, getpid(), 0)), fds[] = {own, SELF, SELF_GROUP};
+    for (int i = 0; i < 3; i++) {
+        struct iovec v[] = {{m, 4096}, {m + 8192, 4096}};
+        memset(m, 'm', 5 * 4096);
+        CHECK_EQ(advise(fds[i], v, 2, MADV_DONTNEED), 8192);
+        CHECK_EQ(m[0], 0);
+        CHECK_EQ(m[4096], 'm');
+        CHECK_EQ(m[8192], 0);
+        OK(advise(fds[i], v, 0, MADV_DONTNEED));
+    }
+    struct iovec v[] = {{m, 4096}, {m + 1, 4096}, {m, 4096}};
+    CHECK_EQ(advise(SELF, v, 3, MADV_WILLNEED), 4096); // up to the one that is wrong
+    CHECK_ERR(advise(SELF, v + 1, 1, MADV_WILLNEED), EINVAL);
+    CHECK_ERR(advise(SELF, v, 1, 12345), EINVAL);
+    CHECK_ERR(syscall(440, SELF, v, 1, MADV_WILLNEED, 1), EINVAL);
+    CHECK_ERR(syscall(440, SELF, v, 1025, MADV_WILLNEED, 0), EINVAL);
+    CHECK_ERR(advise(SELF, BAD_PTR, 1, MADV_WILLNEED), EFAULT);
+    CHECK_ERR(advise(99, v, 1, MADV_WILLNEED), EBADF);
+    CHECK_ERR(advise(0, v, 1, MADV_WILLNEED), EBADF);
+    SYS(munmap(m + 4096, 4096));
+    struct iovec hole = {m, 3 * 4096};
+    CHECK_ERR(advise(SELF, &hole, 1, MADV_WILLNEED), ENOMEM);
+    // The call that frees the memory of a process that ends knows these numbers as well.
+    CHECK_ERR(syscall(SYS_process_mrelease, SELF, 0), EINVAL);
+    CHECK_ERR(syscall(SYS_process_mrelease, SELF_GROUP, 0), EINVAL);
+}
+TEST(process_madvise_of_others) {
+    char *m = mmap(0, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(m, 'm', 2 * 4096);
+    struct t_gate go = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        t_pass(go);
+        CHECK_EQ(m[0], 'm');
+        _exit(0);
+    }
+    int fd = SYS(syscall(SYS_pidfd_open, p, 0));
+    struct iovec v = {m, 2 * 4096}, odd = {m + 1, 4096}, none = {(void *)4096, 4096};
+    int good[] = {MADV_COLD, MADV_PAGEOUT, MADV_WILLNEED};
+    for (int i = 0; i < 3; i++) CHECK_EQ(advise(fd, &v, 1, good[i]), 2 * 4096);
+    int bad[] = {MADV_DONTNEED, MADV_FREE, MADV_NORMAL, 102, 12345};
+    for (int i = 0; i < 5; i++) CHECK_ERR(advise(fd, &v, 1, bad[i]), EINVAL);
+    CHECK_ERR(advise(fd, &odd, 1, MADV_COLD), EINVAL);
+    CHECK_ERR(advise(fd, &none, 1, MADV_COLD), ENOMEM);
+    CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(advise(fd, &v, 1, MADV_COLD), EACCES));
+    t_open(go);
+    t_status(p);
+    CHECK_ERR(advise(fd, &v, 1, MADV_COLD), ESRCH);
 }

@@ -448,6 +448,25 @@ TEST(tcsetpgrp_errors) {
     }
     CHECK_STATUS(t_status(p), "exit 0");
 }
+// The terminal may be given to a process that leads no group, if it is of the session.
+TEST(tcsetpgrp_to_a_process) {
+    int m, s;
+    SYS(openpty(&m, &s, 0, 0, 0));
+    struct t_gate go = t_gate();
+    pid_t stranger = FORK();
+    if (stranger == 0) {
+        setsid();
+        t_pass(go);
+        _exit(0);
+    }
+    CHECK_CHILD(SYS(setsid()); SYS(ioctl(s, TIOCSCTTY, 0)); struct t_gate end = t_gate(); pid_t c = FORK(); if (c == 0) { t_pass(end); _exit(0); }
+                OK(tcsetpgrp(s, c)); CHECK_EQ(tcgetpgrp(s), c); signal(SIGTTOU, SIG_IGN); OK(tcsetpgrp(s, getpid()));
+                CHECK_ERR(tcsetpgrp(s, stranger), EPERM); CHECK_ERR(tcsetpgrp(s, 4000000), ESRCH); CHECK_ERR(tcsetpgrp(s, -5), EINVAL);
+                t_open(end); siginfo_t si; SYS(waitid(P_PID, c, &si, WEXITED | WNOWAIT)); OK(tcsetpgrp(s, c)); t_status(c);
+                CHECK_ERR(tcsetpgrp(s, c), ESRCH));
+    t_open(go);
+    t_status(stranger);
+}
 TEST(hangup_signals_session) {
     pair();
     struct t_gate g = t_gate();

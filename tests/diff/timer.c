@@ -709,3 +709,45 @@ TEST(itimers_are_not_inherited) {
     while (hits < 2 && cpu_of(CLOCK_PROCESS_CPUTIME_ID) < end) {}
     CHECK_EQ(hits, 2);
 }
+
+static void expire(int signo, int thread, int clock) {
+    struct sigevent e = {.sigev_notify = thread ? SIGEV_THREAD_ID : SIGEV_SIGNAL, .sigev_signo = signo};
+    e._sigev_un._tid = gettid();
+    struct itimerspec soon = {{0, 0}, {0, 1}};
+    timer_t t;
+    SYS(timer_create(clock, &e, &t));
+    SYS(timer_settime(t, 0, &soon, 0));
+}
+// Timers end at execve, and so do their signals that wait; no others do.
+TEST(execve_drops_signals_of_timers) {
+    int p[2];
+    SYS(pipe(p));
+    pid_t c = FORK();
+    if (c == 0) {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, 0);
+        union sigval v = {5};
+        kill(getpid(), SIGUSR1);
+        sigqueue(getpid(), SIGRTMIN, v);
+        tgkill(getpid(), gettid(), SIGURG);
+        struct itimerval it = {{0, 0}, {0, 1}};
+        setitimer(ITIMER_REAL, &it, 0);
+        int timers[] = {SIGUSR2, SIGIO, SIGRTMIN + 1, SIGRTMIN + 2, SIGRTMIN + 3};
+        for (int i = 0; i < 5; i++) expire(timers[i], i % 2, i < 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC);
+        for (int i = 0; i < 5; i++)
+            for (sigset_t s; sigpending(&s), !sigismember(&s, timers[i]) || !sigismember(&s, SIGALRM);) t_ms(1);
+        // Both in one queue: the other one stays.
+        sigqueue(getpid(), SIGRTMIN + 3, v);
+        dup2(p[1], 1);
+        execl("/bin/cat", "cat", "/proc/self/status", (char *)0);
+        _exit(126);
+    }
+    CHECK_STATUS(t_status(c), "exit 0");
+    char b[4096] = {0};
+    MUST(read(p[0], b, sizeof b - 1) > 0);
+    char *own = strstr(b, "SigPnd:"), *shared = strstr(b, "ShdPnd:");
+    MUST(own && shared);
+    CHECK_EQ(strtoull(own + 7, 0, 16), 1ULL << (SIGURG - 1));
+    CHECK_EQ(strtoull(shared + 7, 0, 16), 1ULL << (SIGUSR1 - 1) | 1ULL << (SIGALRM - 1) | 1ULL << (SIGRTMIN - 1) | 1ULL << (SIGRTMIN + 2));
+}

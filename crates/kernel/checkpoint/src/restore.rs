@@ -125,8 +125,9 @@ pub fn restore(
     let _taken = kernel.restore_pids(&saved.processes, &spaces)?;
     spaces.settle(&saved.spaces);
     for one in &saved.further {
-        if let (Some(last), Some(there)) = (one.last_pid, restoring.container(one.index)) {
-            there.container.pids().set_last(last.clamp(0, pid::PID_MAX - 1));
+        if let (Some((last, max)), Some(there)) = (one.pids, restoring.container(one.index)) {
+            there.container.pids().set_max(max);
+            there.container.pids().set_last(last);
         }
     }
     let user = |inum| spaces.user(inum).map(|ns| ns.inum());

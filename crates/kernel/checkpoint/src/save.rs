@@ -46,8 +46,8 @@ impl SavedContainer<'_> {
                 names.domainname,
                 names.version,
             )),
-            last_pid: (own.pid_for_children.inum() != first.pid_for_children.inum())
-                .then(|| own.pid_for_children.last()),
+            pids: (own.pid_for_children.inum() != first.pid_for_children.inum())
+                .then(|| (own.pid_for_children.last(), own.pid_for_children.max())),
             cgroups: self.container.cgroup().groups(),
         }
     }

@@ -39,8 +39,8 @@ pub struct ContainerState {
     pub name: String,
     /// Host and domain name of its own UTS namespace, and how often they were set.
     pub names: Option<(String, String, u64)>,
-    /// The number that its own PID namespace gave out last.
-    pub last_pid: Option<i32>,
+    /// The number that its own PID namespace gave out last, and its kernel.pid_max.
+    pub pids: Option<(i32, i32)>,
     /// Control groups.
     pub cgroups: GroupsState,
 }

@@ -5,7 +5,6 @@
 use abi::stat::{S_IFDIR, S_IFREG};
 use abi::{Errno, Result, Signal};
 use hostsys::memfd::CopyArea;
-use rights::cred::Cap;
 use rights::mode;
 use vfs::Caller;
 use vfs::file::{LentFd, OpenFile, StorageOps, file_kind};
@@ -38,6 +37,18 @@ pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Re
         notify::by_file(cx, file, event::ACCESS);
     }
     Ok(n)
+}
+
+/// As [`read_at`] of a stream where only the first part of `want` bytes has a place, see [`vfs::StreamOps::read_whole`].
+pub fn read_whole(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], want: usize) -> Result<usize> {
+    match file.ops.as_stream().and_then(|stream| stream.read_whole(cx, file, buf, want)) {
+        Some(Ok(n)) if n > 0 => {
+            notify::by_file(cx, file, event::ACCESS);
+            Ok(n)
+        }
+        Some(done) => done,
+        None => read_at(cx, file, buf, 0),
+    }
 }
 
 /// As [`read_at`] where the file can put its bytes into `to`, see [`vfs::FileOps::read_to`].
@@ -91,15 +102,19 @@ pub fn limit(cx: &dyn Caller, off: u64, len: u64) -> Result<u64> {
 /// Drops set-id bits that must not survive a write.
 pub fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
     let Some(inode) = &file.inode else { return Ok(()) };
-    if file.ops.as_storage().is_some_and(StorageOps::write_drops_set_id) {
+    let perm = inode.perm()?;
+    if perm.mode & 0o6000 == 0 {
         return Ok(());
     }
-    let mode = inode.perm()?.mode;
-    let kept = mode::drop_set_id(mode);
-    if kept != mode && !cx.creds().capable(Cap::FSETID) {
-        inode.set_attr(cx, &SetAttr { mode: Some(kept & 0o7777), ..SetAttr::default() })?;
+    // Of a file that its group may not execute the host takes the sentry for a member of the group.
+    let judged_here = perm.mode & 0o2010 == 0o2000;
+    if !judged_here && file.ops.as_storage().is_some_and(StorageOps::write_drops_set_id) {
+        return Ok(());
     }
-    Ok(())
+    match mode::after_write(&cx.creds(), &perm) {
+        Some(mode) => inode.set_attr(cx, &SetAttr { mode: Some(mode), ..SetAttr::default() }),
+        None => Ok(()),
+    }
 }
 
 /// Writes at `off`, or at the end with O_APPEND. Returns the count and the offset behind it.

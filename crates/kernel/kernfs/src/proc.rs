@@ -55,6 +55,15 @@ impl Proc {
             None => self.group.any_thread().filter(|t| !t.is_leaving()),
         }
     }
+    /// The thread whose memory, files and namespaces are shown: of a process its leader. When that one has ended, nothing is
+    /// shown, whatever the other threads do.
+    pub fn main_task(&self) -> Option<Arc<Task>> {
+        if self.thread.is_some() {
+            return self.task();
+        }
+        let leader = self.group.kernel.task(self.group.tgid);
+        leader.filter(|t| Arc::ptr_eq(&t.group, &self.group) && !t.is_leaving())
+    }
     /// Credentials, also of a zombie; `None` once it is waited for.
     pub fn creds(&self, k: &Kernel) -> Option<Arc<Credentials>> {
         if let Some(t) = self.task() {
@@ -62,9 +71,9 @@ impl Proc {
         }
         k.tree.lock().node(self.group.tgid)?.leader_creds()
     }
-    /// Memory; `None` for a zombie.
+    /// Memory; `None` for a zombie, and for a process with a leader that is one.
     pub fn mm(&self) -> Option<Arc<Mm>> {
-        self.task().map(|t| t.mm())
+        self.main_task().map(|t| t.mm())
     }
     /// Owner of the files: the effective IDs. When the process must not be looked into: root of the namespace that its
     /// capabilities are taken from; the container's root when that namespace has none.
@@ -83,9 +92,10 @@ impl Proc {
         self.mm_access(cx).map(drop)
     }
 
-    /// Memory for a caller that may look into the process; `None` for a zombie.
+    /// Memory for a caller that may look into the process; `None` as by `mm`.
     pub fn mm_access(&self, cx: &dyn Caller) -> Result<Option<Arc<Mm>>> {
-        let Some(t) = self.task() else { return Ok(None) };
-        mm_access(&cx.creds(), cx.pid(), &t, Mode::Fs).map(Some).ok_or(Errno::EACCES)
+        let Some(t) = self.main_task().or_else(|| self.task()) else { return Ok(None) };
+        let mm = mm_access(&cx.creds(), cx.pid(), &t, Mode::Fs).ok_or(Errno::EACCES)?;
+        Ok(self.main_task().map(|_| mm))
     }
 }

@@ -146,6 +146,7 @@ impl Mm {
         state.dumpable = self.dumpable.load(Ordering::Relaxed);
         state.dump_filter = self.dump_filter.load(Ordering::Relaxed);
         state.huge_pages_off = self.huge_pages_off.load(Ordering::Relaxed);
+        state.futex_hash = *self.futex_hash.lock();
         let image = self.image();
         state.image = ImageState {
             exe: image.exe.as_ref().map(|f| f.id),
@@ -184,6 +185,14 @@ impl Mm {
         let own = own.map_err(|e| format!("cannot find the pages of a process: {e}"))?;
         let mut batches = Vec::new();
         for (area, v) in areas.iter().enumerate() {
+            let guards = self.with_map(|m| m.guarded(v.start, v.end));
+            if !guards.is_empty() && matches!(v.kind, VmaKind::SharedAnon(_)) {
+                // What is below them is read through this process, which cannot read it.
+                return Err("has guard pages (MADV_GUARD_INSTALL) in shared memory".into());
+            }
+            if let Some(state) = states.get_mut(area) {
+                state.guards = guards;
+            }
             if let VmaKind::SharedAnon(number) = v.kind {
                 let shared = saver.shared.entry(number).or_default();
                 let shift = v.offset.wrapping_sub(v.start);
@@ -295,10 +304,12 @@ impl Mm {
                 _ if imaged.is_none() && !unknown => {}
                 (Some(own), _) if imaged.is_none() => {
                     let found: Vec<_> = own.within(start, end).collect();
+                    let found = self.with_map(|m| m.unguarded(&found));
                     all.fresh.extend(if mixed { joined(&found) } else { found });
                 }
                 (Some(own), Some(origin)) if keeps => {
                     let changed: Vec<_> = own.within(start, end).collect();
+                    let changed = self.with_map(|m| m.unguarded(&changed));
                     // The image has the bytes of rewritten text, too.
                     let changed = self.without_rewritten(&joined(&changed));
                     all.keep((start, end), &changed, origin);
@@ -311,6 +322,7 @@ impl Mm {
             all.fresh = joined(&all.fresh);
         }
         all.fresh = self.without_rewritten(&all.fresh);
+        all.fresh = self.with_map(|m| m.unguarded(&all.fresh));
         all
     }
 

@@ -1,5 +1,6 @@
 //! madvise(2) and mremap(2) of ranges that are mapped from an image; see the module `imaged`.
 
+use crate::guards::MADV_GUARD_INSTALL;
 use crate::imaged::Piece;
 use crate::map::{DONT_FORK, Vma};
 use crate::ops::Mm;
@@ -24,7 +25,7 @@ impl Mm {
         end: u64,
         advice: i32,
     ) -> Result<()> {
-        let drops = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE);
+        let drops = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | MADV_GUARD_INSTALL);
         if !drops && advice != libc::MADV_WIPEONFORK {
             return Ok(());
         }

@@ -15,7 +15,9 @@
 
 mod capture;
 mod change_imaged;
+mod futex_hash;
 mod grow;
+mod guards;
 mod imaged;
 mod locked;
 mod map;
@@ -35,6 +37,8 @@ mod undo;
 mod users;
 
 pub use capture::{Presence, Saver};
+pub use futex_hash::FutexHash;
+pub use guards::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 pub use locked::LockAll;
 pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
 pub use ops::{ImageInfo, MapArgs, Mm};

@@ -140,6 +140,8 @@ pub struct MemoryMap {
     pub(crate) twins: Vec<TwinMap>,
     /// What is mapped from an image.
     pub(crate) imaged: Imaged,
+    /// What is guarded ([`crate::guards`]).
+    pub(crate) guards: Imaged,
     /// Call sites may be rewritten.
     pub rewriting: bool,
     /// Where execve(2) has mapped the interpreter, which maps libraries for the program.
@@ -172,6 +174,7 @@ impl MemoryMap {
             rewritten: BTreeSet::new(),
             twins: Vec::new(),
             imaged: Imaged::default(),
+            guards: Imaged::default(),
             rewriting: true,
             loader: 0..0,
             total: 0,
@@ -191,6 +194,7 @@ impl MemoryMap {
         self.total = 0;
         self.twins.clear();
         self.imaged = Imaged::default();
+        self.guards = Imaged::default();
         std::mem::take(&mut self.areas).into_values().collect()
     }
 
@@ -257,6 +261,20 @@ impl MemoryMap {
         at >= end
     }
 
+    /// How many of `len` bytes from `start` on can be written, as far as the record says.
+    pub fn writable_from(&self, start: u64, len: u64) -> u64 {
+        let Some(end) = start.checked_add(len) else { return 0 };
+        let mut at = start;
+        for v in self.overlapping(start, end) {
+            if v.start > at || v.prot & libc::PROT_WRITE == 0 {
+                break;
+            }
+            at = v.end.min(end);
+        }
+        let guard = self.guarded(start, at).first().map_or(at, |(from, _)| *from);
+        guard - start
+    }
+
     /// True when every byte of the range lies in mappings with all of `prot`, none of them shared with a file (pages
     /// may be missing at the end of such a mapping; a private one is nearly always a program's data).
     pub fn accessible(&self, start: u64, len: u64, prot: i32) -> bool {
@@ -268,7 +286,7 @@ impl MemoryMap {
             }
             at = v.end;
         }
-        at >= end
+        at >= end && self.guarded(start, end).is_empty()
     }
 
     /// Checks that a range is page aligned at its start and inside the address space;
@@ -432,6 +450,9 @@ impl MemoryMap {
         if !self.imaged.is_empty() {
             self.imaged.remove(start, end);
         }
+        if !self.guards.is_empty() {
+            self.guards.remove(start, end);
+        }
         if end > self.packed_from() {
             self.packed = Packed { from: end.min(self.mmap_base), top: self.mmap_base };
         }
@@ -483,14 +504,14 @@ impl MemoryMap {
     pub fn update(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Vma)) {
         // What is mapped will be the same as before.
         let packed = Packed { from: self.packed_from(), top: self.mmap_base };
-        let imaged = std::mem::take(&mut self.imaged);
+        let kept = (std::mem::take(&mut self.imaged), std::mem::take(&mut self.guards));
         let parts = self.remove(start, end);
         self.packed = packed;
         for mut v in parts {
             change(&mut v);
             self.insert(v);
         }
-        self.imaged = imaged;
+        (self.imaged, self.guards) = kept;
     }
 }
 

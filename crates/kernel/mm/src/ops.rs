@@ -1,6 +1,8 @@
 //! munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the host call
 //! executed by the calling guest thread, then the record. mmap(2) is in `mmap`.
 
+use crate::futex_hash::FutexHash;
+use crate::guards::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Undo, Vma, VmaKind, WIPE_ON_FORK};
 use crate::policy::Policy;
 use crate::spaces::AddressSpaces;
@@ -83,6 +85,8 @@ pub struct Mm {
     pub dump_filter: AtomicU32,
     /// Of prctl(2): what PR_GET_THP_DISABLE answers. 1 for no huge pages, with 2 but where madvise(2) asks for them.
     pub huge_pages_off: AtomicU32,
+    /// PR_FUTEX_HASH.
+    pub futex_hash: Mutex<FutexHash>,
     /// Contexts of io_setup(2).
     pub aio: ipc::aio::AioTable,
 }
@@ -109,6 +113,7 @@ impl Mm {
             user_ns,
             dump_filter: AtomicU32::new(DUMP_FILTER),
             huge_pages_off: AtomicU32::new(0),
+            futex_hash: Mutex::default(),
             aio: Default::default(),
         })
     }
@@ -120,6 +125,11 @@ impl Mm {
             map.iter().filter(|v| v.flags & DONT_FORK != 0).map(|v| (v.start, v.end)).collect();
         for (start, end) in left {
             map.remove(start, end);
+        }
+        let wiped: Vec<_> =
+            map.iter().filter(|v| v.flags & WIPE_ON_FORK != 0).map(|v| (v.start, v.end)).collect();
+        for (start, end) in wiped {
+            map.guard(start, end, false);
         }
         let all = (map.min, map.max);
         map.lock_future = false;
@@ -308,8 +318,15 @@ impl Mm {
         let covered = self.map.lock().covered(addr, end);
         for (a, b, locked, allowed) in parts {
             allowed?;
-            if locked && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE) {
+            let drops = matches!(
+                advice,
+                libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE | MADV_GUARD_INSTALL
+            );
+            if locked && drops {
                 return Err(Errno::EINVAL);
+            }
+            if matches!(advice, MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) {
+                self.map.lock().guard(a, b, advice == MADV_GUARD_INSTALL);
             }
             ctx.queue(Action::Advise { addr: a, len: b - a, advice });
         }
@@ -446,6 +463,7 @@ impl Mm {
             }
             let flags = flags & libc::MREMAP_DONTUNMAP;
             let mut imaged = Vec::new();
+            let guards = self.map.lock().moved_guards(addr, old_len, (target, new_len));
             if old_len != 0 && self.is_imaged(addr, addr + old_len) {
                 let (from, to) = ((addr, old_len), (target, new_len));
                 imaged = self.queue_move(ctx, &v, from, to, tail.as_ref(), keep);
@@ -458,9 +476,11 @@ impl Mm {
                 m.remove(addr, addr + old_len);
             } else if keep {
                 m.imaged.remove(addr, addr + old_len);
+                m.guards.remove(addr, addr + old_len);
             }
             m.insert(Vma { start: target, end: target + new_len, offset: v.offset + (addr - v.start), ..v });
             imaged.into_iter().for_each(|piece| m.imaged.add(piece));
+            guards.into_iter().for_each(|(from, to)| m.guard(from, to, true));
         }
         Ok(target)
     }

@@ -5,6 +5,7 @@
 //! runs, because the file holds the memory of other processes too.
 
 use crate::change_imaged::{behind, mapped};
+use crate::guards::MADV_GUARD_INSTALL;
 use crate::imaged::{Origin, Piece};
 use crate::map::{DONT_DUMP, DONT_FORK, Vma, VmaKind, WIPE_ON_FORK};
 use crate::ops::{ImageInfo, MAX_MAP_COUNT, Mm};
@@ -108,6 +109,7 @@ impl<'a> Restorer<'a> {
         }
         for (area, v) in &areas {
             self.queue_pages(ctx, v, area)?;
+            area.guards.iter().for_each(|(from, to)| map.guard(*from, *to, true));
             if !copied(area) {
                 self.mapped(area).for_each(|(layer, _, e)| {
                     let origin = Some(Origin { layer, offset: e.offset });
@@ -126,6 +128,7 @@ impl<'a> Restorer<'a> {
         mm.dumpable.store(saved.dumpable.clamp(0, 2), Ordering::Relaxed);
         mm.dump_filter.store(saved.dump_filter, Ordering::Relaxed);
         mm.huge_pages_off.store(saved.huge_pages_off & 3, Ordering::Relaxed);
+        *mm.futex_hash.lock() = saved.futex_hash;
         let image = &saved.image;
         mm.set_image(|i| {
             *i = ImageInfo {
@@ -209,6 +212,12 @@ impl<'a> Restorer<'a> {
         ];
         for (_, advice) in advice.into_iter().filter(|(flag, _)| v.flags & flag != 0) {
             ctx.queue(Action::Advise { addr: v.start, len: v.len(), advice });
+        }
+        for &(from, to) in &area.guards {
+            if from < v.start || to > v.end || from >= to || (from | to) % PAGE_SIZE != 0 {
+                return Err("guard pages lie outside of their area".into());
+            }
+            ctx.queue(Action::Advise { addr: from, len: to - from, advice: MADV_GUARD_INSTALL });
         }
         Ok(())
     }

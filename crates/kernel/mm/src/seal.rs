@@ -16,6 +16,7 @@ fn discards(advice: i32) -> bool {
             | libc::MADV_REMOVE
             | libc::MADV_DONTFORK
             | libc::MADV_WIPEONFORK
+            | crate::guards::MADV_GUARD_INSTALL
     )
 }
 

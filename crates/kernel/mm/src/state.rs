@@ -1,5 +1,6 @@
 //! An address space as plain data, for checkpoints.
 
+use crate::futex_hash::FutexHash;
 use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
 use crate::ops::MAX_MAP_COUNT;
 use crate::policy::Policy;
@@ -37,6 +38,9 @@ pub struct MemoryState {
     pub dump_filter: u32,
     /// PR_SET_THP_DISABLE, as PR_GET_THP_DISABLE answers it.
     pub huge_pages_off: u32,
+    /// PR_FUTEX_HASH.
+    #[serde(default)]
+    pub futex_hash: FutexHash,
     /// Place and length of the vDSO, which the program knows.
     pub vdso: Option<(u64, u64)>,
     /// Place and length of the pages of the vDSO's data.
@@ -105,6 +109,9 @@ pub struct AreaState {
     /// Pages that are as in a file of pages of an earlier image, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptState>,
+    /// Guarded ranges (MADV_GUARD_INSTALL).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<(u64, u64)>,
 }
 
 /// Pages in a file of an earlier image, which a clone is given.
@@ -143,6 +150,7 @@ impl AreaState {
             policy: v.policy.made_of(),
             pages: Vec::new(),
             kept: Vec::new(),
+            guards: Vec::new(),
         }
     }
 
@@ -272,6 +280,7 @@ mod tests {
             policy: (0, 0),
             pages: vec![Extent { at: start * PAGE_SIZE, len: PAGE_SIZE, offset: 0 }],
             kept: Vec::new(),
+            guards: Vec::new(),
         }
     }
 

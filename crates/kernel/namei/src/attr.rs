@@ -6,7 +6,7 @@ use abi::stat::{Attr, S_IFDIR, S_IFLNK, S_IFREG, StatFs};
 use abi::{Errno, Result, Signal};
 use mounts::fs_context::FsView;
 use policy::Kind;
-use rights::cred::{Cap, Credentials};
+use rights::cred::Cap;
 use rights::mode;
 use rights::mode::{MAY_EXEC, MAY_WRITE};
 use vfs::file::OpenFile;
@@ -21,16 +21,20 @@ pub const KEEP: u32 = u32::MAX;
 
 /// newfstatat(2), statx(2).
 pub fn stat(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], look: Lookup) -> Result<Attr> {
-    if let (Start::File(f), true) = (start, path.is_empty() && look.contains(Lookup::EMPTY_PATH)) {
-        return f.fresh_attr(cx);
+    if path.is_empty() && look.contains(Lookup::EMPTY_PATH) {
+        if let Start::File(f) = start {
+            return f.fresh_attr(cx);
+        }
+        let place = walk::lookup(cx, view, start, path, look)?;
+        place.inode().refresh(cx)?;
+        return place.attr();
     }
     walk::lookup_attr(cx, view, start, path, look)
 }
 
-/// faccessat2(2) with the given credentials (the real ones unless AT_EACCESS).
+/// faccessat2(2). The caller's credentials are what counts, on the way as well: access(2) is called with the real ones.
 pub fn access(
     cx: &dyn Caller,
-    creds: &Credentials,
     view: &FsView,
     start: &Start,
     path: &[u8],
@@ -41,7 +45,7 @@ pub fn access(
     if mask & MAY_EXEC != 0 && p.kind() == S_IFREG && p.mount.flags().contains(MountFlags::NOEXEC) {
         return Err(Errno::EACCES);
     }
-    access::inode_allowed(creds, p.inode(), mask)?;
+    access::inode_allowed(&cx.creds(), p.inode(), mask)?;
     access::device_may(cx, p.inode(), mask)?;
     p.inode().ask_access(cx, mask)?;
     if mask & MAY_WRITE != 0 && matches!(p.kind(), S_IFREG | S_IFDIR | S_IFLNK) {
@@ -95,11 +99,7 @@ fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
-    if !judged
-        && mode & 0o2000 != 0
-        && !creds.in_group(old.gid)
-        && !creds.capable_over(old.uid, old.gid, Cap::FSETID)
-    {
+    if !judged && mode & 0o2000 != 0 && !mode::keeps_set_gid(&creds, &old, old.gid) {
         mode &= !0o2000;
     }
     inode.set_attr(cx, &SetAttr { mode: Some(mode), ..SetAttr::default() })
@@ -142,8 +142,15 @@ fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<
     let mut set = SetAttr { uid: ids.0, gid: ids.1, ..SetAttr::default() };
     let dir = old.mode & abi::stat::S_IFMT == S_IFDIR;
     if !dir {
-        let m = mode::drop_set_id(old.mode);
+        let mut m = mode::drop_set_id(&creds, &old);
         if m != old.mode {
+            // Taking the bits away is a chmod(2), also for a caller that changes neither owner nor group.
+            if !inode.judges_changes() && !mode::owner_or_capable(&creds, &old) {
+                return Err(Errno::EPERM);
+            }
+            if !mode::keeps_set_gid(&creds, &old, ids.1.unwrap_or(old.gid)) {
+                m &= !0o2000;
+            }
             set.mode = Some(m & 0o7777);
         }
     }
@@ -228,11 +235,8 @@ fn truncate_inode(cx: &dyn Caller, inode: &InodeRef, len: i64) -> Result<()> {
     inode.refresh(cx)?;
     let a = inode.attr()?;
     let size = check_size(cx, a.size, len)?;
-    let mut set = SetAttr { size: Some(size), ..SetAttr::default() };
-    if a.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
-        set.mode = Some(mode::drop_set_id(a.mode) & 0o7777);
-    }
-    inode.set_attr(cx, &set)
+    let mode = mode::after_write(&cx.creds(), &inode.perm()?);
+    inode.set_attr(cx, &SetAttr { size: Some(size), mode, ..SetAttr::default() })
 }
 
 /// truncate(2).

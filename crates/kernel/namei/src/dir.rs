@@ -7,6 +7,7 @@ use abi::{Errno, Result};
 use mounts::fs_context::FsView;
 use policy::Kind;
 use rights::cred::Cap;
+use rights::mode;
 use vfs::acl::Inherited;
 use vfs::file::OpenFile;
 use vfs::inode::{DirEntry, DirSink, InodeRef, NewNode};
@@ -40,10 +41,7 @@ impl Newborn {
             gid = d.gid;
             if *node == NewNode::Directory {
                 mode |= 0o2000;
-            } else if mode & 0o2010 == 0o2010
-                && !creds.in_group(gid)
-                && !creds.capable_over(d.uid, d.gid, Cap::FSETID)
-            {
+            } else if mode & 0o2010 == 0o2010 && !mode::keeps_set_gid(&creds, &d, gid) {
                 mode &= !0o2000;
             }
         }

@@ -8,7 +8,6 @@ use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use caller::retry::Outcome;
 use mounts::fs_context::FsView;
 use policy::Kind;
-use rights::cred::Cap;
 use rights::mode::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
 use std::sync::Arc;
 use vfs::file::devices::Opened;
@@ -143,22 +142,23 @@ fn finish_claiming(
     if flags & libc::O_DIRECT != 0 && !ops.direct() {
         return Err(Errno::EINVAL.into());
     }
-    if told != 0 {
+    let silent = ops.is_silent();
+    if told != 0 && !silent {
         notify::by(cx, &p, told);
     }
     if flags & libc::O_TRUNC != 0 && p.kind() == S_IFREG {
-        let mut set = SetAttr { size: Some(0), ..SetAttr::default() };
-        let perm = inode.perm()?;
-        if perm.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
-            set.mode = Some(mode::drop_set_id(perm.mode) & 0o7777);
-        }
-        inode.set_attr(cx, &set)?;
+        let mode = mode::after_write(&cx.creds(), &inode.perm()?);
+        inode.set_attr(cx, &SetAttr { size: Some(0), mode, ..SetAttr::default() })?;
         notify::on_path(&p, event::MODIFY);
     }
-    match stands_for {
-        Some(inode) => Ok(OpenFile::new(None, inode, ops, keep)),
-        None => Ok(OpenFile::at(p, inode, ops, keep, (claim, held), Opener::of(&cx.creds()))),
+    let file = match stands_for {
+        Some(inode) => OpenFile::new(None, inode, ops, keep),
+        None => OpenFile::at(p, inode, ops, keep, (claim, held), Opener::of(&cx.creds())),
+    };
+    if silent {
+        file.silence();
     }
+    Ok(file)
 }
 
 /// Opens a program for execve(2): a regular file with execute permission on a mount that allows it.

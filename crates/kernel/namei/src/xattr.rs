@@ -44,7 +44,8 @@ pub fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Resul
         }
         let p = inode.perm()?;
         let kind = p.mode & S_IFMT;
-        if kind != S_IFREG && kind != S_IFDIR {
+        let hidden = || kind == 0 && inode.as_xattrs().is_some_and(|xattrs| xattrs.is_hidden_regular());
+        if kind != S_IFREG && kind != S_IFDIR && !hidden() {
             return Err(if write { Errno::EPERM } else { Errno::ENODATA });
         }
         if kind == S_IFDIR && p.mode & 0o1000 != 0 && write && !mode::owner_or_capable(&creds, &p) {

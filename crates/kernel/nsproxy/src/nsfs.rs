@@ -10,12 +10,15 @@ use abi::clone::{
 };
 use abi::stat::{Attr, StatFs, makedev};
 use abi::{Errno, Result};
+use lock_order::Mutex;
 use mounts::MountNs;
 use pid::PidNamespace;
 use socket::NetNamespace;
 use std::any::Any;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 use user_ns::UserNamespace;
+use vfs::attach::Attachments;
 use vfs::dentry::Dentry;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, Mount, MountFlags, Path, SpecialInode, Vfs};
 
@@ -103,18 +106,21 @@ impl Namespace {
     /// The place of its file.
     pub fn path(&self, nsfs: &Arc<Mount>) -> Path {
         let name = format!("{}:[{}]", self.kind(), self.inum());
-        let inode: InodeRef = Arc::new(NsInode { ns: self.clone(), fs: nsfs.fs().clone() });
+        let inode: InodeRef = match nsfs.root.inode.as_any().downcast_ref::<NsRoot>() {
+            Some(root) => root.inode_of(self, nsfs.fs()),
+            None => Arc::new(NsInode::new(self, nsfs.fs(), Weak::new())),
+        };
         Path { mount: nsfs.clone(), dentry: Dentry::nameless(&nsfs.root, inode, name.as_bytes()) }
     }
 }
 
 /// The file system of namespaces.
-pub struct NsFs;
+pub struct NsFs(Arc<NsRoot>);
 
 impl NsFs {
     /// The one mount of a kernel that all of its namespaces are in.
     pub fn mount(vfs: &Vfs) -> Arc<Mount> {
-        let mount = Mount::of(Arc::new(NsFs), MountFlags::empty(), b"nsfs");
+        let mount = Mount::of(Arc::new(NsFs(NsRoot::new())), MountFlags::empty(), b"nsfs");
         vfs.mounts.number(&mount);
         mount
     }
@@ -125,7 +131,7 @@ impl FileSystem for NsFs {
         "nsfs"
     }
     fn root(&self) -> InodeRef {
-        Arc::new(NsRoot)
+        self.0.clone()
     }
     fn statfs(&self) -> Result<StatFs> {
         Ok(StatFs { f_type: MAGIC, f_bsize: 4096, f_namelen: 255, f_frsize: 4096, ..StatFs::default() })
@@ -139,12 +145,34 @@ fn attr(ino: u64, mode: u32) -> Attr {
     Attr { dev: DEV, ino, mode, nlink: 1, blksize: 4096, ..Attr::default() }
 }
 
-/// The directory, which no program sees.
-struct NsRoot;
+/// The directory, which no program sees. It knows the inodes that are in use: what hangs on one (locks, watches) is there for
+/// all paths to the namespace.
+///
+/// Lock: a leaf; no inode is dropped under it.
+struct NsRoot {
+    me: Weak<NsRoot>,
+    inodes: Mutex<BTreeMap<(u64, u64), Weak<NsInode>>>,
+}
+
+impl NsRoot {
+    fn new() -> Arc<NsRoot> {
+        Arc::new_cyclic(|me| NsRoot { me: me.clone(), inodes: Mutex::default() })
+    }
+
+    fn inode_of(&self, ns: &Namespace, fs: &Arc<dyn FileSystem>) -> Arc<NsInode> {
+        let mut inodes = self.inodes.lock();
+        let known = inodes.entry((ns.flag(), ns.inum())).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(NsInode::new(ns, fs, self.me.clone()));
+            *known = Arc::downgrade(&new);
+            new
+        })
+    }
+}
 
 impl Inode for NsRoot {
     fn fs(&self) -> Arc<dyn FileSystem> {
-        Arc::new(NsFs)
+        self.me.upgrade().map_or_else(|| Arc::new(NsFs(NsRoot::new())), |root| Arc::new(NsFs(root)))
     }
     fn attr(&self) -> Result<Attr> {
         Ok(attr(1, libc::S_IFDIR | 0o555))
@@ -155,6 +183,29 @@ impl Inode for NsRoot {
 struct NsInode {
     ns: Namespace,
     fs: Arc<dyn FileSystem>,
+    root: Weak<NsRoot>,
+    attachments: Attachments,
+}
+
+impl NsInode {
+    fn new(ns: &Namespace, fs: &Arc<dyn FileSystem>, root: Weak<NsRoot>) -> NsInode {
+        NsInode { ns: ns.clone(), fs: fs.clone(), root, attachments: Attachments::default() }
+    }
+}
+
+impl Drop for NsInode {
+    fn drop(&mut self) {
+        let Some(root) = self.root.upgrade() else { return };
+        let key = (self.ns.flag(), self.ns.inum());
+        let mut inodes = root.inodes.lock();
+        // A new one may have come meanwhile, which is dropped after the lock.
+        let next = inodes.get(&key).and_then(Weak::upgrade);
+        if next.is_none() {
+            inodes.remove(&key);
+        }
+        drop(inodes);
+        drop(next);
+    }
 }
 
 impl Inode for NsInode {
@@ -172,6 +223,9 @@ impl Inode for NsInode {
     }
     fn as_special(&self) -> Option<&dyn SpecialInode> {
         Some(self)
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
     }
 }
 

@@ -80,6 +80,8 @@ pub struct PidNsState {
     pub parent: u64,
     /// The number given out last.
     pub last: i32,
+    /// kernel.pid_max.
+    pub max: i32,
     /// Its init has ended.
     pub closed: bool,
 }
@@ -263,6 +265,7 @@ impl SpaceSaver {
             space: space(inum, ns.user_ns(), ns.counted_for()),
             parent: ns.parent().map_or(0, |parent| parent.inum()),
             last: ns.last(),
+            max: ns.max(),
             closed: ns.is_closed(),
         });
         let nets = self.nets.iter().map(|(inum, ns)| space(inum, ns.user_ns(), ns.counted_for()));
@@ -477,7 +480,8 @@ impl Spaces {
     pub fn settle(&self, saved: &SpacesState) {
         for one in &saved.pids {
             let Some(ns) = self.pids.get(&one.space.inum) else { continue };
-            ns.set_last(one.last.clamp(0, pid::PID_MAX - 1));
+            ns.set_max(one.max);
+            ns.set_last(one.last);
             if one.closed {
                 ns.close();
             }

@@ -17,12 +17,14 @@ use lock_order::Mutex;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use user_ns::{NamespaceCount, UserNamespace};
 
-/// Highest process ID of a namespace plus one (kernel.pid_max).
+/// Highest process ID of a namespace plus one: what kernel.pid_max begins with and does not exceed (PID_MAX_LIMIT).
 pub const PID_MAX: i32 = 1 << 22;
+/// The least kernel.pid_max.
+pub const PID_MAX_MIN: i32 = AFTER_WRAP + 1;
 /// The same for the sandbox's own namespace. Only the kernel uses its numbers.
 const ROOT_MAX: i32 = i32::MAX;
 /// Where numbers go on after the last one (RESERVED_PIDS).
@@ -38,6 +40,8 @@ pub struct PidNamespace {
     parent: Option<Arc<PidNamespace>>,
     user_ns: Arc<UserNamespace>,
     table: Mutex<Table>,
+    /// kernel.pid_max.
+    max: AtomicI32,
     counted: Option<NamespaceCount>,
 }
 
@@ -49,6 +53,20 @@ struct Table {
     pids: BTreeMap<i32, Weak<Pid>>,
 }
 
+impl Table {
+    /// The first number from `from` on, below `max`, that is not taken.
+    fn free_in(&self, from: i32, max: i32) -> Option<i32> {
+        let mut nr = from;
+        for taken in self.pids.range(from..).map(|(taken, _)| *taken) {
+            if taken != nr {
+                break;
+            }
+            nr = taken.checked_add(1)?;
+        }
+        (nr < max).then_some(nr)
+    }
+}
+
 impl PidNamespace {
     /// The sandbox's own namespace, owned by the initial user namespace.
     pub fn root(inum: u64, user_ns: Arc<UserNamespace>) -> Arc<PidNamespace> {
@@ -58,6 +76,7 @@ impl PidNamespace {
             parent: None,
             user_ns,
             table: Mutex::default(),
+            max: AtomicI32::new(ROOT_MAX),
             counted: None,
         })
     }
@@ -74,7 +93,9 @@ impl PidNamespace {
         }
         let parent = Some(self.clone());
         let (level, table) = (self.level + 1, Mutex::default());
-        Ok(Arc::new(PidNamespace { inum, level, parent, user_ns, table, counted }))
+        // Whatever the parent has: its limit holds for its own numbers of the processes here.
+        let max = AtomicI32::new(PID_MAX);
+        Ok(Arc::new(PidNamespace { inum, level, parent, user_ns, table, max, counted }))
     }
 
     /// The user that it counts for, if it counts.
@@ -163,9 +184,19 @@ impl PidNamespace {
         Ok(pid.attach())
     }
 
+    /// Highest number plus one (kernel.pid_max).
+    pub fn max(&self) -> i32 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_max(&self, max: i32) {
+        self.max.store(max.clamp(PID_MAX_MIN, PID_MAX), Ordering::Relaxed);
+    }
+
     /// Takes the next free number, ascending.
     fn reserve(&self) -> Result<i32> {
-        let max = if self.level == 0 { ROOT_MAX } else { PID_MAX };
+        let max = self.max();
         let mut t = self.table.lock();
         if t.closed {
             return Err(Errno::ENOMEM);
@@ -174,21 +205,19 @@ impl PidNamespace {
         if self.level > 0 && t.pids.is_empty() {
             t.last = 0;
         }
-        for _ in 0..=t.pids.len() {
-            t.last = if t.last + 1 >= max { AFTER_WRAP } else { t.last + 1 };
-            let nr = t.last;
-            if let Entry::Vacant(free) = t.pids.entry(nr) {
-                free.insert(Weak::new());
-                return Ok(nr);
-            }
-        }
-        Err(Errno::EAGAIN)
+        // Low numbers are for the first processes: once past them, the search goes on above them.
+        let again = if t.last >= AFTER_WRAP { AFTER_WRAP } else { 1 };
+        let next = t.last.saturating_add(1);
+        let nr = t.free_in(next, max).or_else(|| t.free_in(again, max)).ok_or(Errno::EAGAIN)?;
+        t.last = nr;
+        t.pids.insert(nr, Weak::new());
+        Ok(nr)
     }
 
     /// Takes that number.
     fn reserve_this(&self, nr: i32, may: bool) -> Result<i32> {
         let mut t = self.table.lock();
-        if !(1..PID_MAX).contains(&nr) || nr != 1 && t.pids.is_empty() {
+        if !(1..self.max()).contains(&nr) || nr != 1 && t.pids.is_empty() {
             return Err(Errno::EINVAL);
         }
         if !may {
@@ -225,6 +254,7 @@ impl PidNamespace {
         }
         let mut numbers: SmallVec<[Number; 2]> = SmallVec::new();
         for (ns, nr) in levels.into_iter().zip(saved) {
+            // The limit may have been higher when it was given.
             let max = if ns.level == 0 { ROOT_MAX } else { PID_MAX };
             let reserved = if (1..max).contains(nr) {
                 match ns.table.lock().pids.entry(*nr) {
@@ -257,7 +287,7 @@ impl PidNamespace {
 
     /// Sets it, as writing /proc/sys/kernel/ns_last_pid does.
     pub fn set_last(&self, nr: i32) {
-        let max = if self.level == 0 { ROOT_MAX } else { PID_MAX };
+        let max = self.max();
         self.table.lock().last = nr.clamp(0, max - 1);
     }
 }
@@ -436,6 +466,28 @@ mod tests {
         assert!(Arc::ptr_eq(&root.find(1).unwrap(), &remembered));
         drop(remembered);
         assert!(Arc::ptr_eq(&ns.find(1).unwrap(), &next) && root.find(1).is_none());
+    }
+
+    #[test]
+    fn limit_of_a_namespace() {
+        let outer = top().child(2, UserNamespace::initial(), None).unwrap();
+        let _init = outer.alloc().unwrap();
+        outer.set_max(400);
+        let inner = outer.child(3, UserNamespace::initial(), None).unwrap();
+        assert_eq!((inner.max(), outer.max()), (PID_MAX, 400));
+        inner.set_max(0);
+        assert_eq!(inner.max(), PID_MAX_MIN);
+        let mut all: Vec<_> = (1..PID_MAX_MIN).map(|_| inner.alloc().unwrap()).collect();
+        assert_eq!(all.iter().map(|pid| pid.own_nr()).max(), Some(PID_MAX_MIN - 1));
+        assert_eq!(inner.alloc().err(), Some(Errno::EAGAIN));
+        // Past the low numbers, which are free again, there is but one.
+        all.drain(5..);
+        assert_eq!(inner.alloc().unwrap().own_nr(), AFTER_WRAP);
+        inner.set_max(PID_MAX);
+        // The limit outside holds for the numbers there.
+        let many: Vec<_> = std::iter::from_fn(|| inner.alloc().ok()).collect();
+        assert!(many.iter().all(|pid| pid.nr_in(&outer) < 400), "{}", many.len());
+        assert!(inner.alloc().is_err());
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! One row for each value. Values set by the sandbox's specification, or by a guest with the right to set them, are
 //! kept in `Kernel::sysctls`. All others show their default.
 
+mod groups;
 mod make;
 mod numbers;
+mod pid_max;
+mod stack;
 
 use crate::conf;
 use abi::{Errno, Result};
@@ -18,7 +21,7 @@ use netstack::conf::{Which, Whose};
 use netstack::tcp::Algorithm;
 use nsproxy::{NsProxy, UtsNamespace};
 use numbers::{limit_value, set_numbers};
-use pid::PID_MAX;
+use pid::PidNamespace;
 use rights::Cap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +35,8 @@ struct SysctlView<'a> {
     kernel: &'a Arc<Kernel>,
     ns: Arc<NsProxy>,
     user_ns: Arc<UserNamespace>,
+    /// The PID namespace of the task itself.
+    pid_ns: Arc<PidNamespace>,
 }
 
 impl std::ops::Deref for SysctlView<'_> {
@@ -45,7 +50,9 @@ impl std::ops::Deref for SysctlView<'_> {
 fn seen<'a>(at: &'a At) -> SysctlView<'a> {
     let user_ns =
         at.cx.map_or_else(|| at.kernel().vfs.resources.user_ns.clone(), |cx| cx.creds().user_ns.clone());
-    SysctlView { kernel: at.kernel(), ns: at.nsproxy(), user_ns }
+    let ns = at.nsproxy();
+    let pid_ns = at.cx.and_then(|cx| cx.pid_ns()).unwrap_or_else(|| ns.pid_for_children.clone());
+    SysctlView { kernel: at.kernel(), ns, user_ns, pid_ns }
 }
 
 /// Default of a value.
@@ -85,6 +92,10 @@ enum Put {
     Timeout(Timeout),
     /// Those with CAP_SYS_RESOURCE in the user namespace.
     Namespaces(Kind),
+    /// Those that may set the TCP/IP stack: a range of groups of the user namespace.
+    Groups,
+    /// Those with CAP_SYS_ADMIN over the PID namespace: its kernel.pid_max.
+    PidMax,
 }
 
 struct Row {
@@ -263,10 +274,10 @@ static ROWS: &[Row] = &[
     Row {
         path: "kernel/ns_last_pid",
         mode: 0o666,
-        value: Value::Made(|k| k.ns.pid_for_children.last().to_string()),
+        value: Value::Made(|k| k.pid_ns.last().to_string()),
         put: Put::Apply(|k, v| {
-            let pid = bounded(v, 0, i64::from(PID_MAX))?;
-            k.ns.pid_for_children.set_last(pid as i32);
+            let pid = bounded(v, 0, k.pid_ns.max().into())?;
+            k.pid_ns.set_last(pid as i32);
             Ok(())
         }),
     },
@@ -277,7 +288,7 @@ static ROWS: &[Row] = &[
     spec("kernel/overflowuid", "65534"),
     spec("kernel/panic", "0"),
     spec("kernel/panic_on_oops", "0"),
-    spec("kernel/pid_max", "4194304"),
+    Row { path: "kernel/pid_max", mode: 0o644, value: Value::Made(pid_max::get), put: Put::PidMax },
     numbers("kernel/printk", "4\t4\t1\t7", 4),
     spec("kernel/printk_ratelimit", "5"),
     spec("kernel/printk_ratelimit_burst", "10"),
@@ -356,7 +367,7 @@ static ROWS: &[Row] = &[
     stack("net/ipv4/ip_unprivileged_port_start", &["ipv4/ip_unprivileged_port_start"]),
     stack("net/ipv4/ipfrag_high_thresh", &["ipv4/ipfrag_high_thresh"]),
     stack("net/ipv4/ipfrag_time", &["ipv4/ipfrag_time"]),
-    stack("net/ipv4/ping_group_range", &["ipv4/ping_group_range/low", "ipv4/ping_group_range/high"]),
+    Row { path: "net/ipv4/ping_group_range", mode: 0o644, value: Value::Made(groups::get), put: Put::Groups },
     stack("net/ipv4/tcp_abort_on_overflow", &["ipv4/tcp_abort_on_overflow"]),
     ro("net/ipv4/tcp_available_congestion_control", "reno cubic bbr"),
     apply(
@@ -532,33 +543,6 @@ fn set_keys(k: &SysctlView, which: Setting, v: &str) -> Result<()> {
     Ok(())
 }
 
-fn get_stack(k: &SysctlView, names: &[&str]) -> String {
-    let sysctls = &k.ns.net.stack().sysctls;
-    let values = names.iter().filter_map(|name| sysctls.by_name(name)).map(|s| s.get().to_string());
-    values.collect::<Vec<_>>().join("\t")
-}
-
-/// Sets the words that are given, or none of them. The ends of a range come in order.
-fn set_stack(k: &SysctlView, names: &[&str], v: &str) -> Result<()> {
-    let sysctls = &k.ns.net.stack().sysctls;
-    let settings: Vec<_> = names.iter().filter_map(|name| sysctls.by_name(name)).collect();
-    let values: Vec<i64> = v.split_whitespace().map(|w| parse_int(w.as_bytes())).collect::<Result<_>>()?;
-    let range = names.first().is_some_and(|name| name.ends_with("_port_range/low"));
-    if values.is_empty() || values.len() > settings.len() || (range && !values.is_sorted()) {
-        return Err(Errno::EINVAL);
-    }
-    let old: Vec<i64> = settings.iter().map(|s| s.get()).collect();
-    for (setting, value) in settings.iter().zip(&values) {
-        if let Err(errno) = setting.set(*value) {
-            for (setting, value) in settings.iter().zip(old) {
-                setting.set(value)?;
-            }
-            return Err(errno);
-        }
-    }
-    Ok(())
-}
-
 fn bounded(v: &str, min: i64, max: i64) -> Result<i64> {
     let n = parse_int(v.as_bytes())?;
     if (min..=max).contains(&n) { Ok(n) } else { Err(Errno::EINVAL) }
@@ -597,6 +581,7 @@ pub fn set(kernel: &Arc<Kernel>, container: &Arc<Container>, name: &str, value: 
             kernel,
             ns: container.namespaces.clone(),
             user_ns: kernel.vfs.resources.user_ns.clone(),
+            pid_ns: container.pids().clone(),
         },
         row,
         value.trim(),
@@ -613,7 +598,9 @@ fn put(kernel: &SysctlView, row: &Row, value: &str) -> Result<()> {
             let stack = kernel.ns.net.stack();
             return stack.set_conf(Whose::All, Which::Forwarding, bounded(value, 0, 1)?);
         }
-        Put::Stack(names) => return set_stack(kernel, names, value),
+        Put::Stack(names) => return stack::set(kernel, names, value),
+        Put::Groups => return groups::set(kernel, value),
+        Put::PidMax => return pid_max::set(kernel, value),
         Put::Timeout(of) => {
             let seconds = bounded(value, 0, INT)? as u32;
             kernel.ns.net.netfilter().connections.timeouts.set(of, seconds);
@@ -644,7 +631,7 @@ fn get(kernel: &SysctlView, row: &Row) -> String {
     match row.value {
         Value::Fixed(v) => v.to_string(),
         Value::Made(f) => f(kernel),
-        Value::Stack(names) => get_stack(kernel, names),
+        Value::Stack(names) => stack::get(kernel, names),
         Value::Namespaces(kind) => kernel.user_ns.limit(kind).to_string(),
         Value::Timeout(of) => kernel.ns.net.netfilter().connections.timeouts.get(of).to_string(),
     }
@@ -688,7 +675,9 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
 /// Values of a network namespace or a user namespace, which processes with the capability there may set.
 pub fn judges_writers(at: &At) -> bool {
     conf::is_here(at.n)
-        || row(at.n).is_ok_and(|r| matches!(r.put, Put::Stack(_) | Put::Timeout(_) | Put::Namespaces(_)))
+        || row(at.n).is_ok_and(|r| {
+            matches!(r.put, Put::Stack(_) | Put::Timeout(_) | Put::Namespaces(_) | Put::Groups | Put::PidMax)
+        })
 }
 
 /// Whether the caller has that capability.
@@ -698,7 +687,10 @@ pub fn may_write(at: &At, cx: &dyn Caller) -> bool {
     }
     let (Ok(r), creds) = (row(at.n), cx.creds()) else { return false };
     match r.put {
-        Put::Stack(_) | Put::Timeout(_) => creds.ns_capable(at.nsproxy().net.user_ns(), Cap::NET_ADMIN),
+        Put::Stack(_) | Put::Timeout(_) | Put::Groups => {
+            creds.ns_capable(at.nsproxy().net.user_ns(), Cap::NET_ADMIN)
+        }
+        Put::PidMax => pid_max::may_write(at, cx),
         Put::Namespaces(_) => creds.own_ns_capable(Cap::SYS_RESOURCE),
         _ => false,
     }

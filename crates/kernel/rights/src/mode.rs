@@ -2,7 +2,7 @@
 //! path_resolution(7), inode(7), capabilities(7).
 
 use crate::cred::{Cap, Credentials};
-use abi::stat::{S_IFDIR, S_IFMT};
+use abi::stat::{S_IFDIR, S_IFMT, S_IFREG};
 use abi::{Errno, Result};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -92,11 +92,24 @@ pub fn check_sticky(creds: &Credentials, dir: &Perm, victim: &Perm) -> Result<()
     if sticky && !may { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// Mode bits that remain when a caller without CAP_FSETID writes to or gives away a regular file.
-pub fn drop_set_id(mode: u32) -> u32 {
-    let mut m = mode & !0o4000;
-    if mode & 0o2010 == 0o2010 {
-        m &= !0o2000;
+/// Whether a caller may leave the set-group-ID bit on an object of `p`'s owner and this group.
+pub fn keeps_set_gid(creds: &Credentials, p: &Perm, gid: u32) -> bool {
+    creds.in_group(gid) || creds.capable_over(p.uid, p.gid, Cap::FSETID)
+}
+
+/// Mode that remains when a file changes hands: the set-group-ID bit of a file that its group may not execute stays for
+/// members of the group (Linux's `setattr_should_drop_sgid`).
+pub fn drop_set_id(creds: &Credentials, p: &Perm) -> u32 {
+    let group = p.mode & 0o2000 != 0 && (p.mode & 0o010 != 0 || !keeps_set_gid(creds, p, p.gid));
+    p.mode & !0o4000 & !(if group { 0o2000 } else { 0 })
+}
+
+/// Permission bits that a regular file gets when it is written to or resized; `None` if they stay
+/// (`setattr_should_drop_suidgid`).
+pub fn after_write(creds: &Credentials, p: &Perm) -> Option<u32> {
+    if p.mode & 0o6000 == 0 || p.mode & S_IFMT != S_IFREG || creds.capable(Cap::FSETID) {
+        return None;
     }
-    m
+    let kept = drop_set_id(creds, p);
+    (kept != p.mode).then_some(kept & 0o7777)
 }

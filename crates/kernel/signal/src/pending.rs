@@ -186,6 +186,18 @@ impl Pending {
         }
     }
 
+    /// Removes the signals of timers: execve(2) deletes the timers, and their signals with them (flush_itimer_signals).
+    pub fn remove_timers(&mut self) {
+        let set = &mut self.set;
+        self.queues.retain(|n, queue| {
+            queue.retain(|entry| entry.info.code != libc::SI_TIMER);
+            if queue.is_empty() {
+                Signal::new(*n).into_iter().for_each(|s| set.del(s));
+            }
+            !queue.is_empty()
+        });
+    }
+
     /// Removes every entry of the given signals.
     pub fn remove(&mut self, signals: SigSet) {
         if self.set.intersect(signals).is_empty() {
@@ -236,6 +248,24 @@ mod tests {
         let entries = pending.queues[&Signal::SIGALRM.raw()].len();
         assert!(entries < 100, "{entries}");
         assert!(pending.take(SigSet::ALL).is_some() && pending.take(SigSet::ALL).is_none());
+    }
+
+    #[test]
+    fn those_of_timers_go_alone() {
+        let timer = Arc::new(SetTo(AtomicU64::new(0)));
+        let expiry = || Expiry { timer: timer.clone(), serial: 0 };
+        let mut pending = Pending::default();
+        let (mixed, lost) = (Signal::new(40).unwrap(), Signal::new(41).unwrap());
+        pending.push_expiry(Signal::SIGALRM, SigInfo::timer(Signal::SIGALRM, 0, 0, 0), expiry());
+        pending.push_expiry(mixed, SigInfo::timer(mixed, 0, 0, 0), expiry());
+        let users = Arc::new(Queues::default());
+        pending.push(mixed, SigInfo::queue(mixed, libc::SI_QUEUE, 1, 0, 7), || users.charge(0, 10)).unwrap();
+        pending.push(lost, SigInfo::user(lost, libc::SI_USER, 0, 0), || None).unwrap();
+        pending.remove_timers();
+        assert!(!pending.set().has(Signal::SIGALRM) && pending.set().has(lost));
+        assert_eq!(pending.take(SigSet::ALL).map(|info| info.code), Some(libc::SI_QUEUE));
+        assert_eq!(pending.take(SigSet::ALL).map(|info| info.signo), Some(41));
+        assert!(pending.take(SigSet::ALL).is_none() && pending.is_empty());
     }
 
     #[test]

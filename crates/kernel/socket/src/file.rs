@@ -185,6 +185,18 @@ impl StreamOps for SocketFile {
         let o = self.ops.options();
         if write { o.sndtimeo() } else { o.rcvtimeo() }
     }
+    fn read_whole(
+        &self,
+        cx: &dyn Caller,
+        file: &OpenFile,
+        buf: &mut [u8],
+        want: usize,
+    ) -> Option<Result<usize>> {
+        Some(match self.ops.recv_whole(cx, buf, want, 0) {
+            Err(Errno::EAGAIN) if !file.nonblocking() && self.ops.ended() => Ok(0),
+            done => done.map(|r| r.len),
+        })
+    }
     fn record(&self) -> Option<usize> {
         (!self.ops.stream()).then_some(MAX_RECORD)
     }

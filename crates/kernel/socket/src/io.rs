@@ -122,6 +122,22 @@ pub fn take(
     }))
 }
 
+/// recvmsg(2) from a stream into memory that ends after `buf.len()` of `want` bytes, see
+/// [`crate::Transfer::recv_whole`].
+pub fn recv_whole(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    sock: &dyn SocketOps,
+    (buf, want): (&mut [u8], usize),
+    flags: i32,
+) -> Outcome<Received> {
+    let patience = to_receive(file, sock, flags);
+    run(patience, cx, sock, Events::READABLE, || match sock.recv_whole(cx, buf, want, flags) {
+        Err(Errno::EAGAIN) if patience.block && sock.ended() => Ok(Received::default()),
+        done => done,
+    })
+}
+
 /// recvmsg(2). With MSG_WAITALL a stream goes on until the buffer is full.
 pub fn recv(
     cx: &dyn Caller,

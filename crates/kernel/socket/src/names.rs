@@ -37,7 +37,8 @@ impl Names for Naming<'_> {
 }
 
 fn make(cx: &dyn Caller, view: &FsView, path: &[u8], (kind, mode): (i32, u32)) -> Result<InodeRef> {
-    match dir::mknod(cx, view, &Start::Cwd, path, &NewNode::BoundSocket(kind), mode) {
+    // The umask counts here even where a default list takes its place for files.
+    match dir::mknod(cx, view, &Start::Cwd, path, &NewNode::BoundSocket(kind), mode & !cx.umask()) {
         Ok(p) => Ok(p.inode().clone()),
         Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),
         Err(e) => Err(e),

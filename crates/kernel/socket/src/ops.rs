@@ -7,6 +7,7 @@ use caller::UserMemory;
 use pid::Pid;
 use std::any::Any;
 use std::sync::Arc;
+use vfs::file::ProcessRef;
 use vfs::{Caller, InodeRef, Lingering, MapOps, OpenFile};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -32,22 +33,36 @@ pub struct PeerCred {
     pub uid: u32,
     /// Group ID.
     pub gid: u32,
+    /// The process as pidfds are made of it. One that comes from a checkpoint is looked up by its ID.
+    pub process: Option<ProcessRef>,
 }
 
 impl PeerCred {
     /// What SO_PEERCRED says without a peer.
-    pub const NONE: PeerCred = PeerCred { pid: None, uid: u32::MAX, gid: u32::MAX };
+    pub const NONE: PeerCred = PeerCred::outside(u32::MAX, u32::MAX);
+
+    /// Of a peer that is no process in the sandbox.
+    pub const fn outside(uid: u32, gid: u32) -> PeerCred {
+        PeerCred { pid: None, uid, gid, process: None }
+    }
+
+    /// A pidfd of the process, which is no descriptor yet: ENODATA without a process, ESRCH for one that is not remembered.
+    pub fn open_pidfd(&self, cx: &dyn Caller) -> Result<Arc<OpenFile>> {
+        let pid = self.pid.as_ref().ok_or(Errno::ENODATA)?;
+        let process = self.process.clone().or_else(|| cx.process_of(pid)).ok_or(Errno::ESRCH)?;
+        Ok(process.0.open_pidfd())
+    }
 
     /// The caller's: process, effective IDs.
     pub fn of(cx: &dyn Caller) -> PeerCred {
         let c = cx.creds();
-        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.euid, gid: c.egid }
+        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.euid, gid: c.egid, process: cx.process() }
     }
 
     /// The caller's with real IDs: what a message carries unless told otherwise.
     pub fn real(cx: &dyn Caller) -> PeerCred {
         let c = cx.creds();
-        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.uid, gid: c.gid }
+        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.uid, gid: c.gid, process: cx.process() }
     }
 
     /// As a program sees it.
@@ -88,6 +103,8 @@ pub struct Control {
     pub rights: Vec<Arc<OpenFile>>,
     /// SCM_CREDENTIALS.
     pub cred: Option<PeerCred>,
+    /// SCM_PIDFD: the sender.
+    pub sender: Option<PeerCred>,
 }
 
 /// One sendmsg(2).
@@ -193,6 +210,11 @@ pub trait Transfer {
     }
     /// recvmsg(2) into `buf`.
     fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received>;
+    /// As `recv` of `want` bytes of which only the first `buf.len()` have a place: a stream that can tell its messages apart
+    /// takes those that fit whole. EFAULT when the first does not fit.
+    fn recv_whole(&self, cx: &dyn Caller, buf: &mut [u8], _want: usize, flags: i32) -> Result<Received> {
+        self.recv(cx, buf, flags)
+    }
     /// The pool of blocks that the socket keeps as they are when it sends them; `None`: it copies what it sends.
     fn pool(&self) -> Option<&Pool> {
         None

@@ -60,7 +60,6 @@ const FLAGS: &[i32] = &[
     libc::SO_WIFI_STATUS,
     libc::SO_NOFCS,
     libc::SO_LOCK_FILTER,
-    SO_PASSPIDFD,
     SO_PREFER_BUSY_POLL,
 ];
 
@@ -81,6 +80,8 @@ pub struct Options {
     sndtimeo: AtomicU64,
     rcvlowat: AtomicUsize,
     passcred: AtomicBool,
+    passpidfd: AtomicBool,
+    passrights: AtomicBool,
     peek_off: AtomicI32,
     linger: Mutex<(i32, i32)>,
     kept: Mutex<BTreeMap<i32, i32>>,
@@ -100,6 +101,8 @@ impl Default for Options {
             sndtimeo: AtomicU64::new(0),
             rcvlowat: AtomicUsize::new(1),
             passcred: AtomicBool::new(false),
+            passpidfd: AtomicBool::new(false),
+            passrights: AtomicBool::new(true),
             peek_off: AtomicI32::new(-1),
             linger: Mutex::default(),
             kept: Mutex::default(),
@@ -141,6 +144,18 @@ impl Options {
     /// SO_PASSCRED.
     pub fn passcred(&self) -> bool {
         self.passcred.load(Ordering::Relaxed)
+    }
+    /// SO_PASSPIDFD.
+    pub fn passpidfd(&self) -> bool {
+        self.passpidfd.load(Ordering::Relaxed)
+    }
+    /// SO_PASSRIGHTS: whether the socket accepts descriptors.
+    pub fn passrights(&self) -> bool {
+        self.passrights.load(Ordering::Relaxed)
+    }
+    /// Messages from and to the socket say which process sent them (unix_may_passcred).
+    pub fn tells_sender(&self) -> bool {
+        self.passcred() || self.passpidfd()
     }
     /// SO_PEEK_OFF: where the next peek begins; negative for the start of the queue, whatever was peeked before.
     pub fn peek_off(&self) -> i32 {
@@ -218,6 +233,12 @@ impl Options {
     /// What accept(2) hands on from the listening socket.
     pub fn inherit(&self, from: &Options) {
         self.passcred.store(from.passcred(), Ordering::Relaxed);
+        self.passpidfd.store(from.passpidfd(), Ordering::Relaxed);
+        self.passrights.store(from.passrights(), Ordering::Relaxed);
+        let security = from.kept(libc::SO_PASSSEC);
+        if security != 0 {
+            self.keep(libc::SO_PASSSEC, security);
+        }
     }
 }
 
@@ -248,6 +269,8 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
             return Ok(kept.as_bytes().to_vec());
         }
         SO_PASSPIDFD | SO_PASSRIGHTS if sock.domain() != libc::AF_UNIX => return Err(Errno::EOPNOTSUPP),
+        SO_PASSPIDFD => o.passpidfd() as i32,
+        SO_PASSRIGHTS => o.passrights() as i32,
         libc::SO_PEEK_OFF if sock.peeks_at_offset() => o.peek_off(),
         libc::SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
         libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => return Ok(time(o.rcvtimeo())),
@@ -326,6 +349,8 @@ fn set_kept(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> R
         libc::SO_INCOMING_CPU => o.keep(name, v),
         SO_PASSPIDFD if sock.domain() != libc::AF_UNIX => return Err(Errno::EOPNOTSUPP),
         SO_PASSRIGHTS if sock.domain() != libc::AF_UNIX => return Err(Errno::EOPNOTSUPP),
+        SO_PASSPIDFD => o.passpidfd.store(v != 0, Ordering::Relaxed),
+        SO_PASSRIGHTS => o.passrights.store(v != 0, Ordering::Relaxed),
         libc::SO_ATTACH_FILTER if has_messages(sock) => {
             o.set_filter(Some(Arc::new(Program::new(value)?)));
         }

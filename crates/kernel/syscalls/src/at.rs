@@ -70,8 +70,14 @@ impl At {
         Ok(At { view: c.fs().view(), start, path })
     }
 
-    /// As `new`; with AT_EMPTY_PATH in `flags` the path may be empty or NULL.
+    /// As `new`; with AT_EMPTY_PATH in `flags` the path may be empty. NULL is EFAULT.
     pub fn with_flags(c: &Current, dir: DirFd, path: PathPtr, flags: i32) -> Result<At> {
+        let (start, path) = read_flags(c, dir, path, flags)?;
+        Ok(At { view: c.fs().view(), start, path })
+    }
+
+    /// As `with_flags`, for the calls that take NULL for an empty path: stat, statx, move_mount and *xattrat.
+    pub fn or_null(c: &Current, dir: DirFd, path: PathPtr, flags: i32) -> Result<At> {
         let (start, path) = read_null(c, dir, path, flags)?;
         Ok(At { view: c.fs().view(), start, path })
     }

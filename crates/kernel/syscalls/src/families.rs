@@ -6,7 +6,7 @@ use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
 use crate::ipc::{futex, futex2};
-use crate::memory::{mempolicy, mmap};
+use crate::memory::{mempolicy, mmap, process_madvise};
 use crate::namespaces::ns;
 use crate::processes::{exec, id, kcmp, limits, prctl, process, ptrace, sched, wait4};
 use crate::security::{keyctl, landlock, lsm, seccomp};
@@ -30,6 +30,7 @@ rows! {
     324 membarrier(i32, u32, i32) = mmap::membarrier, Partial("no restartable sequences, as there is no rseq");
     462 mseal(u64, u64, u64) = mmap::mseal, Full;
     28 madvise(u64, u64, i32) = mmap::madvise, Full;
+    440 process_madvise(Fd, Ptr, u64, i32, u32) = process_madvise::process_madvise, Partial("advice about another process's memory is checked and has no effect");
     149 mlock(u64, u64) = mmap::mlock, Partial("limits are kept, pages are read in and not pinned");
     150 munlock(u64, u64) = mmap::munlock, Full;
     151 mlockall(i32) = mmap::mlockall, Partial("limits are kept, pages are read in and not pinned");

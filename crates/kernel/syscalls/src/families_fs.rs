@@ -6,7 +6,7 @@ use crate::table::{Row, rows};
 
 use crate::events::{fanotify, inotify};
 use crate::files::{
-    attrs, dirs, fcntl, handles, ioctl, open, quota, read_write, splice, stat, storage, xattr,
+    attrs, dirs, fcntl, file_attr, handles, ioctl, open, quota, read_write, splice, stat, storage, xattr,
 };
 use crate::mounts::{fs_config, mount, mount_fd, mount_query};
 use crate::{names, refused};
@@ -114,6 +114,12 @@ rows! {
     197 removexattr(PathPtr, Ptr) = xattr::removexattr, Full;
     198 lremovexattr(PathPtr, Ptr) = xattr::lremovexattr, Full;
     199 fremovexattr(Fd, Ptr) = xattr::fremovexattr, Full;
+    463 setxattrat(DirFd, PathPtr, i32, Ptr, Ptr, u64) = xattr::setxattrat, Full;
+    464 getxattrat(DirFd, PathPtr, i32, Ptr, Ptr, u64) = xattr::getxattrat, Full;
+    465 listxattrat(DirFd, PathPtr, i32, Ptr, u64) = xattr::listxattrat, Full;
+    466 removexattrat(DirFd, PathPtr, i32, Ptr) = xattr::removexattrat, Full;
+    468 file_getattr(DirFd, PathPtr, Ptr, u64, i32) = file_attr::file_getattr, Partial("no file system has such attributes: EOPNOTSUPP");
+    469 file_setattr(DirFd, PathPtr, Ptr, u64, i32) = file_attr::file_setattr, Partial("no file system has such attributes: EOPNOTSUPP");
 
     // Notification
     253 inotify_init() = inotify::inotify_init, Full, INOTIFY_INIT;

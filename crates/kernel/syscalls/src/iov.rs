@@ -128,10 +128,28 @@ impl Iov {
         true
     }
 
+    /// How many of the `len` bytes from offset `from` on lie in writable mappings, up to the first that does not.
+    pub fn room(&self, c: &Current, from: usize, len: usize) -> usize {
+        let parts: SmallVec<[(u64, usize); 8]> = self.slice(from, len).collect();
+        c.mm.with_map(|m| {
+            let mut room = 0;
+            for (at, n) in parts {
+                let writable = m.writable_from(at, n as u64) as usize;
+                room += writable;
+                if writable < n {
+                    break;
+                }
+            }
+            room
+        })
+    }
+
     /// True when the byte at offset `from` lies in a writable mapping.
     pub fn writable(&self, c: &Current, from: usize) -> bool {
         let Some((at, _)) = self.slice(from, 1).next() else { return true };
-        c.mm.with_map(|m| m.find(at).is_some_and(|v| v.prot & libc::PROT_WRITE != 0))
+        c.mm.with_map(|m| {
+            m.find(at).is_some_and(|v| v.prot & libc::PROT_WRITE != 0) && m.guarded(at, at + 1).is_empty()
+        })
     }
 
     /// The addresses of bytes `from..from + len`.

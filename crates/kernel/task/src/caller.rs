@@ -20,6 +20,7 @@ use platform::Context;
 use rights::Creds;
 use std::sync::Arc;
 use std::time::Instant;
+use vfs::file::ProcessRef;
 use vfs::policing::FileOperation;
 use vfs::{Caller, FileLayer, InUse, OpenFile, Vfs};
 use wait::Waiter;
@@ -185,6 +186,12 @@ impl FileLayer for TaskCaller {
     fn decide(&self, operation: &FileOperation<'_>) -> Result<()> {
         policing::decide_file(self, &self.0, operation)
     }
+    fn process(&self) -> Option<ProcessRef> {
+        Some(ProcessRef(self.0.group.clone()))
+    }
+    fn process_of(&self, pid: &Pid) -> Option<ProcessRef> {
+        self.0.kernel().tree.lock().node(pid.nr()).map(|node| ProcessRef(node.group.clone()))
+    }
 }
 
 impl PathCaller for TaskCaller {
@@ -195,7 +202,10 @@ impl PathCaller for TaskCaller {
 
 impl HasCredentials for Current {
     fn creds(&self) -> Creds {
-        self.task.creds()
+        match &self.acting {
+            Some(creds) => Creds::from_inner(creds.clone()),
+            None => self.task.creds(),
+        }
     }
     fn umask(&self) -> u32 {
         self.fs_context.umask()
@@ -305,6 +315,12 @@ impl FileLayer for Current {
     }
     fn decide(&self, operation: &FileOperation<'_>) -> Result<()> {
         policing::decide_file(&self.caller(), &self.task, operation)
+    }
+    fn process(&self) -> Option<ProcessRef> {
+        Some(ProcessRef(self.task.group.clone()))
+    }
+    fn process_of(&self, pid: &Pid) -> Option<ProcessRef> {
+        self.caller().process_of(pid)
     }
 }
 

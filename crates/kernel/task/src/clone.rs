@@ -84,6 +84,11 @@ impl Current {
         self.may_clone(a)?;
         let mut child = self.new_task(a)?;
         let (task, thread) = (child.task.clone(), a.has(CLONE_THREAD));
+        if thread {
+            let threads = u32::try_from(self.task.group.threads().len()).unwrap_or(u32::MAX);
+            let processors = u32::try_from(self.kernel().first.limits().cpus()).unwrap_or(u32::MAX);
+            self.mm.futex_hash.lock().grow(threads, processors);
+        }
         let number = task.nr_in(self.task.pids());
         let gate = a.has(CLONE_VFORK).then(|| Arc::new(VforkGate::default()));
         *task.vfork.lock() = gate.clone();
@@ -108,8 +113,8 @@ impl Current {
         self.task.trace_clone(&task, a);
         let event = self.clone_event(a);
         let number_for_tracer = event.map(|_| self.number_for_tracer(&task));
-        let pidfd = pidfd
-            .map(|slot| slot.commit(crate::pidfd::open(self, &task.group, thread.then_some(&task), 0), true));
+        let pidfd =
+            pidfd.map(|slot| slot.commit(crate::pidfd::open(&task.group, thread.then_some(&task), 0), true));
         if !thread {
             watch_cpu_limit(&task.group);
         }

@@ -14,6 +14,7 @@ use ktime::Ktime;
 use mm::Mm;
 use mounts::FsContext;
 use platform::{Action, Context, Transfer};
+use rights::cred::Credentials;
 use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,6 +97,8 @@ pub struct Current {
     pub(crate) kernel_thread: Option<KernelThread>,
     /// Its guest thread runs, though it has no sentry thread yet.
     pub(crate) begun: bool,
+    /// It acts with these credentials instead of its own for part of a call.
+    pub(crate) acting: Option<Arc<Credentials>>,
 }
 
 impl Current {
@@ -133,7 +136,16 @@ impl Current {
             stopped: None,
             kernel_thread: None,
             begun: false,
+            acting: None,
         }
+    }
+
+    /// Calls `act` with these credentials in place of the thread's own, which others go on seeing (override_creds).
+    pub fn acting_as<R>(&mut self, creds: Credentials, act: impl FnOnce(&Current) -> R) -> R {
+        self.acting = Some(Arc::new(creds));
+        let done = act(self);
+        self.acting = None;
+        done
     }
 
     /// What a new thread inherits from this one as it runs.

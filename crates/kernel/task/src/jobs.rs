@@ -111,7 +111,8 @@ impl JobControl for Jobs {
     fn session_of(&self, pgid: i32) -> Option<i32> {
         let k = self.kernel()?;
         let t = k.tree.lock();
-        t.nodes().find(|n| n.pgid() == pgid).map(|n| n.sid())
+        let leads = || t.node(pgid).or_else(|| t.task(pgid).and_then(|task| t.node(task.tgid())));
+        t.nodes().find(|n| n.pgid() == pgid).or_else(leads).map(|n| n.sid())
     }
     fn is_orphaned(&self, pgid: i32) -> bool {
         self.kernel().is_some_and(|k| k.tree.lock().is_orphaned(pgid, None))

@@ -8,7 +8,7 @@
 //!   `notices`, `own_transfer`, `recycling`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
 //! - sending: `usage`, `send`, `sigmask`, `signalfd`, `caller` (a task as the caller of subsystems), `exit_report`, `trace_points`, `policing`;
 //! - what a thread does by the way: `activity`, `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
-//!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
+//!   `namespaces`, `container_tasks`, `pidfs`, `pidfd`, `ptrace_stop`, `core`;
 //! - `deliver` (signals), then `ptrace_syscall`, `ptrace_watch`, `ptrace_tracer`, `seccomp`, `sigwait`, `waitpid`;
 //! - the life of a thread: `reuse`, `exit`, `replace` (execve), `run`, `clone`, `own_init`;
 //! - for checkpoints: `standstill` (with `meeting` below the objects), `state`.
@@ -62,6 +62,7 @@ mod pi;
 pub mod pidfd;
 mod pidfd_info;
 mod pidfd_target;
+mod pidfs;
 pub mod policing;
 pub mod ptrace_access;
 mod ptrace_exit;

@@ -3,13 +3,16 @@
 use crate::current::Current;
 use crate::pidfd_target::State;
 pub use crate::pidfd_target::{PidFd, PidFdState};
+use crate::pidfs;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result};
 use caller::UserMemory;
+use pid::PidNamespace;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, FileLayer, FileOps, OpenFile};
+use vfs::file::Process;
+use vfs::{Caller, FileOps, InodeRef, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// PIDFD_THREAD: the descriptor is for one thread. F_GETFL shows it.
@@ -27,7 +30,7 @@ impl FileOps for PidFd {
         }
     }
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
-        Some(if self.thread.is_some() { &self.group.thread_exit } else { &self.group.exit_wait }.clone())
+        Some(if self.leads() { &self.group.exit_wait } else { &self.group.thread_exit }.clone())
     }
     fn ioctl(
         &self,
@@ -45,35 +48,59 @@ impl FileOps for PidFd {
     fn link_name(&self) -> Option<String> {
         Some("anon_inode:[pidfd]".into())
     }
-    fn fdinfo(&self) -> String {
-        let nr = || self.group.kernel.pids.find(self.id()).map_or(-1, |pid| pid.own_nr());
-        let shown = if self.state() == State::Reaped { -1 } else { nr() };
-        format!("Pid:\t{shown}\nNSpid:\t{shown}\n")
+    fn fdinfo_in(&self, ns: &PidNamespace) -> String {
+        let pid = self.group.kernel.pids.find(self.id()).filter(|_| self.state() != State::Reaped);
+        let Some(pid) = pid else { return "Pid:\t-1\nNSpid:\t-1\n".into() };
+        let mut text = format!("Pid:\t{}\nNSpid:", pid.nr_in(ns));
+        let mut numbers = pid.numbers_from(&pid, ns);
+        if numbers.is_empty() {
+            // It cannot be seen from there.
+            numbers.push(0);
+        }
+        numbers.iter().for_each(|nr| text.push_str(&format!("\t{nr}")));
+        text.push('\n');
+        text
     }
 }
 
 /// Opens a descriptor for a process, or for one thread of it; `flags` may hold O_NONBLOCK.
 pub fn install(c: &Current, group: &Arc<ThreadGroup>, thread: Option<&Arc<Task>>, flags: i32) -> Result<i32> {
-    c.install(open(c, group, thread, flags), true)
+    c.install(open(group, thread, flags), true)
 }
 
 /// The open file of such a descriptor.
-pub(crate) fn open(
-    c: &Current,
-    group: &Arc<ThreadGroup>,
-    thread: Option<&Arc<Task>>,
-    flags: i32,
-) -> Arc<OpenFile> {
+pub(crate) fn open(group: &Arc<ThreadGroup>, thread: Option<&Arc<Task>>, flags: i32) -> Arc<OpenFile> {
     let shown = if thread.is_some() { PIDFD_THREAD } else { 0 };
     let thread = thread.map(|t| (t.tid(), Arc::downgrade(t)));
-    let f = OpenFile::new(
-        None,
-        Some(c.vfs().anonymous_inode()),
-        Arc::new(PidFd { group: group.clone(), thread }),
-        libc::O_RDWR | flags & libc::O_NONBLOCK,
-    );
+    let fd = PidFd { group: group.clone(), thread };
+    let inode = pidfs::inode(&fd);
+    let f = OpenFile::new(None, Some(inode), Arc::new(fd), libc::O_RDWR | flags & libc::O_NONBLOCK);
     f.show_flags(shown);
     f
+}
+
+impl Process for ThreadGroup {
+    fn open_pidfd(self: Arc<Self>) -> Arc<OpenFile> {
+        open(&self, None, 0)
+    }
+}
+
+impl PidFd {
+    /// As plain data; `None` for a process or thread that has gone.
+    pub fn saved(&self, cx: &dyn Caller) -> Option<PidFdState> {
+        let thread = self.thread.as_ref().map(|(tid, _)| *tid);
+        (!self.is_reaped()).then(|| PidFdState {
+            process: self.group.tgid,
+            thread,
+            inode: pidfs::saved(cx, &pidfs::inode(self)),
+        })
+    }
+
+    /// Back from plain data, of the process that was found for it, with its inode.
+    pub fn restore(cx: &dyn Caller, saved: &PidFdState, group: Arc<ThreadGroup>) -> (InodeRef, PidFd) {
+        let fd = PidFd::found(group, saved.thread);
+        (pidfs::restored(cx, &fd, &saved.inode), fd)
+    }
 }
 
 /// The pidfd behind an open file; EBADF for other files.

@@ -6,6 +6,7 @@ use abi::{Errno, Result};
 use std::sync::{Arc, Weak};
 
 /// An open pidfd.
+#[derive(Clone)]
 pub struct PidFd {
     /// The process.
     pub group: Arc<ThreadGroup>,
@@ -14,13 +15,18 @@ pub struct PidFd {
 }
 
 /// A pidfd as plain data, for a checkpoint: of a process or thread that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PidFdState {
     /// The process, by its number in the sandbox's own PID namespace.
     pub process: i32,
     /// The thread of it, with PIDFD_THREAD.
     pub thread: Option<i32>,
+    /// Number of its inode, and the attributes that were set on it.
+    pub inode: InodeState,
 }
+
+/// Number of the inode of a pidfd, and its extended attributes, for a checkpoint.
+pub type InodeState = (u64, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// What has become of a process or thread.
 #[derive(PartialEq, Eq)]
@@ -31,17 +37,10 @@ pub(crate) enum State {
 }
 
 impl PidFd {
-    /// As plain data; `None` for a process or thread that has gone.
-    pub fn saved(&self) -> Option<PidFdState> {
-        let thread = self.thread.as_ref().map(|(tid, _)| *tid);
-        (!self.is_reaped()).then_some(PidFdState { process: self.group.tgid, thread })
-    }
-
-    /// Back from plain data, of the process that was found for it. A thread that is not in it has gone.
-    pub fn restore(saved: PidFdState, group: Arc<ThreadGroup>) -> PidFd {
+    /// For a process that was found, and one thread of it. A thread that is not in it has gone.
+    pub(crate) fn found(group: Arc<ThreadGroup>, thread: Option<i32>) -> PidFd {
         let task = |tid| group.kernel.tree.lock().task(tid).filter(|task| task.tgid() == group.tgid).cloned();
-        let thread =
-            saved.thread.map(|tid| (tid, task(tid).map_or_else(Weak::new, |task| Arc::downgrade(&task))));
+        let thread = thread.map(|tid| (tid, task(tid).map_or_else(Weak::new, |task| Arc::downgrade(&task))));
         PidFd { group, thread }
     }
 
@@ -58,15 +57,32 @@ impl PidFd {
             // A thread that is not the leader leaves nothing behind.
             _ if !leader => State::Reaped,
             None => State::Reaped,
-            Some(n) if n.is_zombie() || self.thread.is_some() => State::Zombie,
+            // A leader that ends alone leaves its number to the process, and ends with it.
+            Some(n) if n.is_zombie() => State::Zombie,
             Some(_) => State::Alive,
         }
     }
 
-    /// The thread, with PIDFD_THREAD: ESRCH when it has ended. `None` for a descriptor of a process.
+    /// The thread, with PIDFD_THREAD: ESRCH when it has ended. `None` for a descriptor of a process. The leader's number is
+    /// taken over by a thread that calls execve(2).
     pub fn thread(&self) -> Option<Result<Arc<Task>>> {
-        let (_, task) = self.thread.as_ref()?;
-        Some(task.upgrade().filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
+        let (tid, task) = self.thread.as_ref()?;
+        let task = match self.leads() {
+            true => self.group.kernel.task(*tid).filter(|task| Arc::ptr_eq(&task.group, &self.group)),
+            false => task.upgrade(),
+        };
+        Some(task.filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
+    }
+
+    /// A descriptor with PIDFD_THREAD of a leader that has ended, while others of its process live, or its parent has
+    /// not waited for it.
+    pub fn is_dead_leader(&self) -> bool {
+        self.thread().is_some_and(|task| task.is_err()) && self.leads() && !self.is_reaped()
+    }
+
+    /// It has the number of its process.
+    pub(crate) fn leads(&self) -> bool {
+        self.id() == self.group.tgid
     }
 
     /// Its parent has waited for it, or did not have to.

@@ -175,6 +175,13 @@ impl Current {
         g.unshare_handlers();
         g.handlers().lock().reset_for_exec();
         g.timers.posix.clear();
+        {
+            let mut s = g.signals.lock();
+            s.shared.remove_timers();
+            g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
+            self.task.pending.lock().remove_timers();
+            self.task.note_pending();
+        }
         g.has_execed.store(true, Ordering::Relaxed);
         self.altstack = AltStack::default();
         self.task.set_comm(name);

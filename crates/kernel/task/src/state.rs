@@ -295,6 +295,8 @@ impl Current {
             stopped: _,
             // A thread of the sentry runs it.
             begun: _,
+            // For part of a call only.
+            acting: _,
         } = self;
         Ok(CurrentState {
             regs: *ctx.regs(),

@@ -27,6 +27,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use syscall_filter::Seccomp;
 use tracee::Trace;
+use vfs::InodeRef;
 use wait::{Events, WaitQueue, Waiter};
 
 /// How long a thread that ends waits for programs that serve others.
@@ -130,6 +131,8 @@ pub struct Task {
     pub trace: Trace<ThreadGroup, Current>,
     /// Priority-inheritance futexes.
     pub(crate) pi: Mutex<PiTask<Task>>,
+    /// What all pidfds of the thread have for an inode, once there is one, unless it leads its process (`pidfs`).
+    pub(crate) pidfs: OnceLock<InodeRef>,
 }
 
 /// Where a vfork(2) parent waits.
@@ -256,6 +259,7 @@ impl Task {
             asked_to_stand: AtomicBool::new(false),
             trace: Trace::default(),
             pi: Mutex::default(),
+            pidfs: OnceLock::new(),
         })
     }
 

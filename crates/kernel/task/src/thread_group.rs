@@ -14,8 +14,9 @@ use pid::{Pid, PidNamespace};
 use process_timers::{CpuLimitTimer, IntervalTimers, PosixTimers};
 use sched::{Rlimits, Usage};
 use signal::{Handlers, Pending};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use vfs::InodeRef;
 use wait::WaitQueue;
 
 /// Signal actions, which CLONE_SIGHAND shares between processes.
@@ -188,6 +189,8 @@ pub struct ThreadGroup {
     pub exec_session: bool,
     /// Held while a new program's credentials are computed and put into force.
     pub(crate) cred_guard: CredGuard,
+    /// What all pidfds of the process have for an inode, once there is one (`pidfs`).
+    pub(crate) pidfs: OnceLock<InodeRef>,
 }
 
 impl ThreadGroup {
@@ -237,6 +240,7 @@ impl ThreadGroup {
             has_execed: AtomicBool::new(false),
             exec_session,
             cred_guard: CredGuard::default(),
+            pidfs: OnceLock::new(),
         })
     }
 

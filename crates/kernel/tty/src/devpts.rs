@@ -18,6 +18,7 @@ use namei::{
 use pid::Pid;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
+use vfs::attach::Attachments;
 use vfs::{
     Caller, DirEntry, DirInode, DirSink, DirectoryFile, DirectoryOps, FileOps, FileSystem, Inode, InodeRef,
     OpenFile, SetAttr,
@@ -116,7 +117,7 @@ impl Devpts {
                 jobs,
                 slaves: Arc::default(),
                 root: Mutex::new(Attr { ino: 1, mode: libc::S_IFDIR | 0o755, nlink: 2, ..base }),
-                ptmx: Arc::new(Node { fs: me.clone(), attr: Mutex::new(ptmx), pty: None }),
+                ptmx: Arc::new(Node::new(me, ptmx, None)),
                 me: me.clone(),
             }
         });
@@ -150,7 +151,7 @@ impl Devpts {
                 ctime: time,
                 ..Attr::default()
             };
-            let node = Node { fs: self.me.clone(), attr: Mutex::new(attr), pty: Some(Arc::downgrade(&pty)) };
+            let node = Node::new(&self.me, attr, Some(&pty));
             (Arc::new(node) as InodeRef, pty)
         };
         self.slaves.add(self.options.max, make).ok_or(Errno::ENOSPC)
@@ -202,8 +203,7 @@ impl Devpts {
             None => {
                 let make = || {
                     let pty = Pty::new(index, clock, self.jobs.clone(), Arc::downgrade(&self.slaves));
-                    let (fs, attr) = (self.me.clone(), Mutex::new(attr));
-                    let node = Node { fs, attr, pty: Some(Arc::downgrade(&pty)) };
+                    let node = Node::new(&self.me, attr, Some(&pty));
                     (Arc::new(node) as InodeRef, pty)
                 };
                 self.slaves.add_at(index, self.options.max, make).ok_or(Errno::EEXIST)?
@@ -233,7 +233,7 @@ impl FileSystem for Devpts {
         "devpts"
     }
     fn root(&self) -> InodeRef {
-        Arc::new(Root { fs: self.me.clone() })
+        Arc::new(Root { fs: self.me.clone(), attachments: self.slaves.attachments() })
     }
     fn statfs(&self) -> Result<StatFs> {
         Ok(StatFs {
@@ -247,6 +247,9 @@ impl FileSystem for Devpts {
     fn revalidate(&self) -> bool {
         true
     }
+    fn has_safe_devices(&self) -> bool {
+        true
+    }
     fn options(&self) -> String {
         let o = &self.options;
         let id = |name: &str, v: Option<u32>| v.map(|v| format!("{name}={v},")).unwrap_or_default();
@@ -256,9 +259,10 @@ impl FileSystem for Devpts {
     }
 }
 
-/// The root directory. It holds no state, so every caller may have its own.
+/// The root directory. It holds no state of its own, so every caller may have another one.
 pub(crate) struct Root {
     fs: Weak<Devpts>,
+    attachments: Arc<Attachments>,
 }
 
 impl Root {
@@ -286,6 +290,9 @@ impl Inode for Root {
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         Ok(Arc::new(DirectoryFile(RootFile(self.devpts()?))))
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
     }
     fn as_dir(&self) -> Option<&dyn DirInode> {
         Some(self)
@@ -340,9 +347,15 @@ pub(crate) struct Node {
     fs: Weak<Devpts>,
     attr: Mutex<Attr>,
     pty: Option<Weak<Pty>>,
+    attachments: Attachments,
 }
 
 impl Node {
+    fn new(fs: &Weak<Devpts>, attr: Attr, pty: Option<&Arc<Pty>>) -> Node {
+        let attachments = Attachments::default();
+        Node { fs: fs.clone(), attr: Mutex::new(attr), pty: pty.map(Arc::downgrade), attachments }
+    }
+
     /// Opens the slave, or a new master.
     pub(crate) fn open_device(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         match &self.pty {
@@ -371,5 +384,8 @@ impl Inode for Node {
     }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         self.open_device(cx, flags)
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
     }
 }

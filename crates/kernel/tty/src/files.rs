@@ -24,6 +24,9 @@ impl FileOps for MasterFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn is_silent(&self) -> bool {
+        true
+    }
     fn as_stream(&self) -> Option<&dyn StreamOps> {
         Some(self)
     }

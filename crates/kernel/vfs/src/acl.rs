@@ -8,7 +8,7 @@ use crate::mount::Path;
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFMT};
 use abi::{Errno, Result};
 use rights::acl::{Acl, AclKind};
-use rights::{Cap, mode};
+use rights::mode;
 use std::sync::Arc;
 
 /// The list that decides about access where the mode alone does not.
@@ -57,7 +57,7 @@ pub fn set(cx: &dyn Caller, inode: &InodeRef, kind: AclKind, value: Option<&[u8]
     }
     let (bits, exact) = acl.mode();
     let mut mode = p.mode & 0o7000 | bits;
-    if !creds.in_group(p.gid) && !creds.capable_over(p.uid, p.gid, Cap::FSETID) {
+    if !mode::keeps_set_gid(&creds, &p, p.gid) {
         mode &= !0o2000;
     }
     keeper.set_acl(cx, kind, (!exact).then(|| Arc::new(acl)), Some(mode))

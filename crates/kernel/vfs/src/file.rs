@@ -28,7 +28,7 @@ mod state;
 pub use self::caller::{As, Caller, Internal};
 pub use claim::Claim;
 pub use directory::DirectoryFile;
-pub use layer::{FileLayer, Vfs};
+pub use layer::{FileLayer, Process, ProcessRef, Vfs};
 pub use opener::Opener;
 pub use ops::{
     DirectoryOps, FileOps, Layer, LentFd, Lingering, LockFile, MapOps, MapRequest, Mapping, PathOnly,

@@ -38,6 +38,10 @@ pub trait FileSystem: Send + Sync {
     fn revalidate(&self) -> bool {
         false
     }
+    /// Its device files lead to nothing of the machine, so that those of a mount in a user namespace can be opened.
+    fn has_safe_devices(&self) -> bool {
+        false
+    }
     /// For a file system that has its dentries checked: it can check a path of several names at once
     /// ([`Confirming::still_there`]), so its names are worth keeping.
     fn confirms(&self) -> bool {

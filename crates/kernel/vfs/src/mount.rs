@@ -291,7 +291,8 @@ impl Mount {
 
     /// Device files on it cannot be opened.
     pub fn nodev(&self) -> bool {
-        self.sb.user_ns().is_some() || self.own_flags().contains(MountFlags::NODEV)
+        self.sb.user_ns().is_some() && !self.sb.fs.has_safe_devices()
+            || self.own_flags().contains(MountFlags::NODEV)
     }
 
     /// Whether set-ID bits and capabilities of its files count for a task of a user namespace (mnt_may_suid).

@@ -125,7 +125,7 @@ pub const RULES: &[Rule] = &[
         libc::SYS_madvise,
         &[OneOf(2, ALL, MADVISE)],
         Allow,
-        "completion action; own address space, no poisoning, no page merging",
+        "completion action; own address space, no poisoning, no page merging; a guard does less than an unmapped page",
     ),
     rule(
         libc::SYS_close,
@@ -196,8 +196,10 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// Advice a guest may give: NORMAL..WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, HUGEPAGE, NOHUGEPAGE, DONTDUMP,
-/// DODUMP, WIPEONFORK, KEEPONFORK, COLD, PAGEOUT, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, COLLAPSE.
-pub const MADVISE: &[u32] = &[0, 1, 2, 3, 4, 8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25];
+/// DODUMP, WIPEONFORK, KEEPONFORK, COLD, PAGEOUT, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, COLLAPSE, GUARD_INSTALL,
+/// GUARD_REMOVE.
+pub const MADVISE: &[u32] =
+    &[0, 1, 2, 3, 4, 8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 102, 103];
 
 /// Commands of membarrier(2) but for those of restartable sequences, which a guest has not.
 pub const MEMBARRIER: &[u32] = &[0, 1, 2, 4, 8, 16, 32, 64, 512];
@@ -282,7 +284,7 @@ mod tests {
         assert_eq!(stub_call(libc::SYS_clone, [CLONE_FORK_FLAGS | 1 << 32, 0, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_clone, [CLONE_FORK_FLAGS | 0x1000_0000, 0, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_madvise, [0, 0, 4, 0, 0, 0]), RET_ALLOW);
-        for advice in [12, 100, 101] {
+        for advice in [12, 100, 101, 104] {
             assert_eq!(stub_call(libc::SYS_madvise, [0, 0, advice, 0, 0, 0]), RET_TRAP);
         }
         assert_eq!(stub_call(libc::SYS_futex, [0, 0x81, 0, 0, 0, 0]), RET_ALLOW);

@@ -216,9 +216,10 @@ impl<'a> FileRestorer<'a> {
         self.landlock = Some(landlock);
         for one in saved.files.iter().filter(|one| is_late(one) && !shows_process(one)) {
             let file = match &one.kind {
-                Kind::Process(state) => (late.process)(state.process)
-                    .ok_or(Errno::ESRCH)
-                    .and_then(|group| self.anonymous(&one.open, Arc::new(PidFd::restore(*state, group)))),
+                Kind::Process(state) => (late.process)(state.process).ok_or(Errno::ESRCH).and_then(|group| {
+                    let (inode, fd) = PidFd::restore(self.given.cx, state, group);
+                    OpenFile::restore(&one.open, None, Some(inode), Arc::new(fd))
+                }),
                 _ => self.open(one),
             };
             let file = file.map_err(|error| failed(one, error))?;

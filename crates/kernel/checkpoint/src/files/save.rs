@@ -538,7 +538,7 @@ impl<'a> FileSaver<'a> {
             return self.marks(group, holder, checked);
         }
         if let Some(process) = ops.downcast_ref::<PidFd>() {
-            let saved = process.saved().ok_or("a descriptor of a process that has gone")?;
+            let saved = process.saved(self.cx).ok_or("a descriptor of a process that has gone")?;
             return Ok(Kind::Process(saved));
         }
         if let Some(socket) = ops.downcast_ref::<SocketFile>() {

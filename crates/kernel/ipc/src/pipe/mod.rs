@@ -246,7 +246,13 @@ impl Pipe {
     }
 
     fn read(&self, buf: &mut [u8]) -> Result<usize> {
-        if buf.is_empty() {
+        let want = buf.len();
+        self.read_whole(buf, want)
+    }
+
+    /// EFAULT when there are bytes and those of the first slot have no place in `buf`.
+    fn read_whole(&self, buf: &mut [u8], want: usize) -> Result<usize> {
+        if want == 0 {
             return Ok(0);
         }
         let mut s = self.state.lock();
@@ -254,7 +260,10 @@ impl Pipe {
             return if s.writers > 0 { Err(Errno::EAGAIN) } else { Ok(0) };
         }
         let was_full = s.ring.is_full();
-        let n = s.ring.pop(buf);
+        let n = s.ring.pop_whole(buf, want);
+        if n == 0 {
+            return Err(Errno::EFAULT);
+        }
         let room = was_full && !s.ring.is_full();
         drop(s);
         if room {
@@ -418,6 +427,15 @@ impl FileOps for PipeEnd {
 }
 
 impl StreamOps for PipeEnd {
+    fn read_whole(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        buf: &mut [u8],
+        want: usize,
+    ) -> Option<Result<usize>> {
+        Some(self.pipe.read_whole(buf, want))
+    }
     fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
         self.wait_queue(cx)
     }

@@ -141,10 +141,19 @@ impl Ring {
 
     /// Moves bytes from the front to `buf`. A packet ends the read; what does not fit of it is lost.
     pub fn pop(&mut self, buf: &mut [u8]) -> usize {
+        let want = buf.len();
+        self.pop_whole(buf, want)
+    }
+
+    /// As `pop` of `want` bytes; what is taken of a slot must fit into `buf`, or nothing of the slot is.
+    pub fn pop_whole(&mut self, buf: &mut [u8], want: usize) -> usize {
         let mut done = 0;
-        while done < buf.len() {
+        while done < want {
             let Some(s) = self.slots.front_mut() else { break };
-            let n = (s.data.len() - s.start).min(buf.len() - done);
+            let n = (s.data.len() - s.start).min(want - done);
+            if n > buf.len() - done {
+                break;
+            }
             buf[done..done + n].copy_from_slice(&s.data[s.start..s.start + n]);
             done += n;
             s.start += n;

@@ -10,7 +10,7 @@ static LINK: Entry = Entry { name: "fd", mode: 0, what: What::Magic(target) };
 static INFO: Entry = Entry { name: "fdinfo", mode: 0o444, what: What::Text(info, None) };
 
 fn table(at: &At) -> Option<Arc<FdTable>> {
-    at.proc?.task()?.fds()
+    at.proc?.main_task()?.fds()
 }
 
 fn file(at: &At) -> Result<(Arc<OpenFile>, bool)> {
@@ -94,7 +94,7 @@ fn info(at: &At) -> Result<Vec<u8>> {
     // The position may be held by a call that reads right now.
     let pos = f.pos.try_lock().map_or(0, |p| *p);
     let locks = table(at).map_or(String::new(), |t| crate::locks::of_file(at, &f, &t));
-    let s =
-        format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n{locks}{}", f.ops.fdinfo());
+    let more = f.ops.fdinfo_in(at.pid_ns());
+    let s = format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n{locks}{more}");
     Ok(s.into_bytes())
 }

@@ -67,12 +67,12 @@ fn check_read(at: &At, error: Errno) -> Result<()> {
 }
 
 fn cwd(at: &At) -> Result<Target> {
-    let fs = at.proc()?.task().and_then(|t| t.fs()).ok_or(Errno::ENOENT)?;
+    let fs = at.proc()?.main_task().and_then(|t| t.fs()).ok_or(Errno::ENOENT)?;
     Ok(Target::Place(fs.view().cwd.clone()))
 }
 
 fn root(at: &At) -> Result<Target> {
-    let fs = at.proc()?.task().and_then(|t| t.fs()).ok_or(Errno::ENOENT)?;
+    let fs = at.proc()?.main_task().and_then(|t| t.fs()).ok_or(Errno::ENOENT)?;
     Ok(Target::Place(fs.view().root.clone()))
 }
 

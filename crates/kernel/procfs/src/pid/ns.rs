@@ -7,7 +7,7 @@ use std::sync::Arc;
 use task::Task;
 
 fn task(at: &At) -> Result<Arc<Task>> {
-    at.proc()?.task().ok_or(Errno::ENOENT)
+    at.proc()?.main_task().ok_or(Errno::ENOENT)
 }
 
 /// A zombie has its credentials still.

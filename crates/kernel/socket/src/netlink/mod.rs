@@ -399,7 +399,7 @@ impl Transfer for Netlink {
         let Origin { port, cred } = first.from.clone();
         let mut control = Control::default();
         if self.shared.options.passcred() {
-            control.cred = Some(cred.unwrap_or(PeerCred { pid: None, uid: 0, gid: 0 }));
+            control.cred = Some(cred.unwrap_or(PeerCred::outside(0, 0)));
         }
         if s.has(NETLINK_PKTINFO) {
             let data = group.to_ne_bytes().to_vec();

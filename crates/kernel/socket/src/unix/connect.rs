@@ -95,7 +95,7 @@ pub(super) fn connect(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr
         Addr::Unnamed => return Err(Errno::EINVAL),
         a => a,
     };
-    if sock.options.passcred() {
+    if sock.options.tells_sender() {
         autobind(sock)?;
     }
     let other = find(sock, cx, names, &addr)?;
@@ -151,7 +151,7 @@ fn connect_dgram(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr: &[u
             Addr::Unnamed => return Err(Errno::EINVAL),
             a => a,
         };
-        if sock.options.passcred() {
+        if sock.options.tells_sender() {
             autobind(sock)?;
         }
         let other = find(sock, cx, names, &addr)?;

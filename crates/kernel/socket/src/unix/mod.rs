@@ -268,6 +268,12 @@ impl Transfer for UnixSocket {
         let known = self.stream() && self.outside.get().is_none();
         known.then(|| self.sock.options.sndbuf().saturating_sub(used))
     }
+    fn recv_whole(&self, cx: &dyn Caller, buf: &mut [u8], want: usize, flags: i32) -> Result<Received> {
+        match self.outside.get() {
+            Some(_) => self.recv(cx, buf, flags),
+            None => recv::recv_whole(&self.sock, buf, want, flags),
+        }
+    }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         match self.outside.get() {
             Some(outside) => outside.recv(buf, flags, self.sock.kind != libc::SOCK_STREAM),

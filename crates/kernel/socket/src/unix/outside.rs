@@ -26,7 +26,7 @@ pub(super) struct Outside {
 impl Outside {
     pub fn peer_cred(&self) -> PeerCred {
         let (uid, gid) = self.host.owner();
-        PeerCred { pid: None, uid, gid }
+        PeerCred::outside(uid, gid)
     }
 
     pub fn send(&self, cx: &dyn Caller, req: &SendRequest<'_>, record: bool) -> Result<usize> {

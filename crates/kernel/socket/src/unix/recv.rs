@@ -11,11 +11,20 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Credentials of a message that was sent without any.
-const UNKNOWN: PeerCred = PeerCred { pid: None, uid: 65534, gid: 65534 };
+static UNKNOWN: PeerCred = PeerCred::outside(65534, 65534);
 
 /// recvmsg(2).
 pub(super) fn recv(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
-    if sock.kind == libc::SOCK_STREAM { recv_stream(sock, buf, flags) } else { recv_record(sock, buf, flags) }
+    let want = buf.len();
+    recv_whole(sock, buf, want, flags)
+}
+
+/// As [`recv`] of `want` bytes; what a stream takes of a message must fit into `buf`, or nothing of the message is taken.
+pub(super) fn recv_whole(sock: &Arc<Sock>, buf: &mut [u8], want: usize, flags: i32) -> Result<Received> {
+    match sock.kind {
+        libc::SOCK_STREAM => recv_stream(sock, buf, want, flags),
+        _ => recv_record(sock, buf, flags),
+    }
 }
 
 /// Why an empty queue gives nothing: `Ok` is the end of the stream.
@@ -26,12 +35,12 @@ fn empty(s: &mut State) -> Result<()> {
     if s.shut & RECV != 0 { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
+fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], want: usize, flags: i32) -> Result<Received> {
     if flags & libc::MSG_OOB != 0 {
         return urgent::recv(sock, buf, flags);
     }
     let peek = flags & libc::MSG_PEEK != 0;
-    let passcred = sock.options.passcred();
+    let tells_sender = sock.options.tells_sender();
     let mut out = Received::default();
     let mut spent: Vec<Message> = Vec::new();
     let mut s = sock.state.lock();
@@ -62,14 +71,21 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
         }
         // Bytes of different senders are not mixed where the receiver asks for credentials.
         let cred = m.cred.as_ref().unwrap_or(&UNKNOWN);
-        if passcred && first_cred.get_or_insert_with(|| cred.clone()) != cred {
+        if tells_sender && first_cred.get_or_insert_with(|| cred.clone()) != cred {
+            break;
+        }
+        let unread = m.unread().len() - skip;
+        if unread.min(want - out.len) > buf.len() - out.len {
+            if out.len == 0 {
+                return Err(Errno::EFAULT);
+            }
             break;
         }
         if sender.is_none() {
             sender = Some((m.charge.parts().0.clone(), m.from.clone()));
         }
         let unread = &m.unread()[skip..];
-        let n = unread.len().min(buf.len() - out.len);
+        let n = unread.len().min(want - out.len);
         buf[out.len..out.len + n].copy_from_slice(&unread[..n]);
         out.len += n;
         let carries = m.rights.is_some();
@@ -89,7 +105,7 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
             spent.extend(s.recv.remove(at));
         }
         reading.copied = out.len > 0;
-        if carries || out.len == buf.len() {
+        if carries || out.len == want {
             break;
         }
     }
@@ -98,7 +114,8 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     drop(spent);
     // Without a name the sender has no address at all.
     out.addr = sender.and_then(|(sock, from)| Message::sender(&sock, from)).map(|addr| addr.bytes());
-    out.control.cred = if passcred { first_cred } else { None };
+    out.control.cred = first_cred;
+    passed(sock, &mut out.control);
     out.full = out.len;
     Ok(out)
 }
@@ -152,10 +169,18 @@ fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     Sock::unblock(blocked);
     out.addr = Message::sender(&sender.0, sender.1).map(|addr| addr.bytes());
     out.control.other.extend(sent_at.filter(|_| sock.wants_time()).map(|at| stamp(sock, at)));
-    if !sock.options.passcred() {
-        out.control.cred = None;
-    }
+    passed(sock, &mut out.control);
     Ok(out)
+}
+
+/// Keeps of what comes with a message what the receiver asks for: SO_PASSCRED and SO_PASSPIDFD.
+fn passed(sock: &Sock, control: &mut Control) {
+    if sock.options.passpidfd() {
+        control.sender = control.cred.clone().filter(|cred| cred.pid.is_some());
+    }
+    if !sock.options.passcred() {
+        control.cred = None;
+    }
 }
 
 /// SO_TIMESTAMP and SO_TIMESTAMPNS: when a message was sent; now, when the option was not set then.
@@ -177,5 +202,6 @@ fn fill(out: &mut Received, m: &Message, skip: usize, buf: &mut [u8]) {
     if out.len < out.full {
         out.flags |= libc::MSG_TRUNC;
     }
-    out.control = Control { cred: Some(m.cred.clone().unwrap_or(UNKNOWN)), ..Control::default() };
+    out.control =
+        Control { cred: Some(m.cred.clone().unwrap_or_else(|| UNKNOWN.clone())), ..Control::default() };
 }

@@ -55,9 +55,10 @@ fn check_rights(sock: &Sock, cx: &dyn Caller, req: &SendRequest<'_>) -> Result<(
     Ok(())
 }
 
-/// Credentials travel when given, or when either side has SO_PASSCRED.
+/// Credentials travel when given, or when either side has SO_PASSCRED or SO_PASSPIDFD.
 fn cred_for(sock: &Sock, other: &Sock, cx: &dyn Caller, given: Option<PeerCred>) -> Option<PeerCred> {
-    given.or_else(|| (sock.options.passcred() || other.options.passcred()).then(|| PeerCred::real(cx)))
+    given
+        .or_else(|| (sock.options.tells_sender() || other.options.tells_sender()).then(|| PeerCred::real(cx)))
 }
 
 fn full(sock: &Sock) -> bool {
@@ -126,6 +127,11 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
             let e = broken(cx, req.flags);
             return if sent > 0 { Ok(sent) } else { Err(e) };
         }
+        if message.rights.is_some() && !peer.options.passrights() {
+            drop(ps);
+            drop(message);
+            return Err(Errno::EPERM);
+        }
         if urgent {
             urgent::push(&mut ps, message);
         } else {
@@ -167,7 +173,7 @@ fn send_record(
     if !named && connected_to.is_none() {
         return Err(Errno::ENOTCONN);
     }
-    if sock.options.passcred() {
+    if sock.options.tells_sender() {
         autobind(sock)?;
     }
     if req.data.len() > sock.options.sndbuf().saturating_sub(32) {
@@ -205,6 +211,9 @@ fn send_record(
     }
     if os.shut & RECV != 0 {
         return Err(Errno::EPIPE);
+    }
+    if !req.control.rights.is_empty() && !other.options.passrights() {
+        return Err(Errno::EPERM);
     }
     let back = os.peer.as_ref().is_some_and(|p| Arc::ptr_eq(p, sock));
     if !back && !Arc::ptr_eq(&other, sock) && os.recv.len() > MAX_DGRAM_QLEN {

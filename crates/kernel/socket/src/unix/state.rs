@@ -190,7 +190,7 @@ fn cred_state(cred: &PeerCred) -> CredState {
 type FindPid<'a> = &'a dyn Fn(i32) -> Option<Arc<Pid>>;
 
 fn cred(saved: &CredState, find: FindPid<'_>) -> PeerCred {
-    PeerCred { pid: saved.pid.and_then(find), uid: saved.uid, gid: saved.gid }
+    PeerCred { pid: saved.pid.and_then(find), ..PeerCred::outside(saved.uid, saved.gid) }
 }
 
 /// Sockets that are restored without their messages.

@@ -76,6 +76,7 @@ fn clone_range(c: &mut Current, to: &Arc<OpenFile>, [from, off, len, at]: [u64; 
     vfs::policing::decide_io(c, policy::Kind::FileRead, &from)?;
     vfs::policing::decide_io(c, policy::Kind::FileWrite, to)?;
     let ops = to.ops.as_storage().ok_or(Errno::EOPNOTSUPP)?;
+    files::io::strip_set_id(c, to)?;
     ops.clone_range(c, &from, off, len, at)?;
     vfs::notify::by_file(c, to, vfs::notify::event::MODIFY);
     Ok(0)

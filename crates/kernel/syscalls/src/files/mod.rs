@@ -3,6 +3,7 @@
 pub(crate) mod attrs;
 pub(crate) mod dirs;
 pub(crate) mod fcntl;
+pub(crate) mod file_attr;
 pub(crate) mod handles;
 pub(crate) mod ioctl;
 pub(crate) mod open;

@@ -205,25 +205,29 @@ pub fn sysfs(c: &mut Current, option: i32, which: u64, to: Ptr) -> SysResult {
     }
 }
 
-/// Credentials that access(2) checks with: the real ids, and the capabilities these would give.
-fn real(creds: &Credentials) -> Credentials {
-    let mut r = creds.clone();
-    (r.fsuid, r.fsgid) = (r.uid, r.gid);
-    if r.securebits & SECBIT_NO_SETUID_FIXUP == 0 {
-        r.effective = if r.user_ns.is_root(r.uid) { r.permitted } else { 0 };
-    }
-    r
+/// Credentials that access(2) checks with: the real ids, and the capabilities these would give. `None` if these are the
+/// thread's own.
+fn real(creds: &Credentials) -> Option<Credentials> {
+    let effective = match creds.securebits & SECBIT_NO_SETUID_FIXUP {
+        0 if creds.user_ns.is_root(creds.uid) => creds.permitted,
+        0 => 0,
+        _ => creds.effective,
+    };
+    let same = (creds.fsuid, creds.fsgid, creds.effective) == (creds.uid, creds.gid, effective);
+    (!same).then(|| Credentials { fsuid: creds.uid, fsgid: creds.gid, effective, ..creds.clone() })
 }
 
-fn do_access(c: &Current, dir: DirFd, path: PathPtr, mode: i32, flags: i32) -> Result<()> {
+fn do_access(c: &mut Current, dir: DirFd, path: PathPtr, mode: i32, flags: i32) -> Result<()> {
     if mode & !7 != 0 {
         return Err(Errno::EINVAL);
     }
     check_flags(flags, libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH)?;
     let (start, path) = at::read_flags(c, dir, path, flags)?;
-    let creds = c.creds();
-    let creds = if flags & libc::AT_EACCESS != 0 { Credentials::clone(&creds) } else { real(&creds) };
-    attr::access(c, &creds, &c.fs().view(), &start, &path, at::follow(flags), mode as u32)
+    let check = |c: &Current| attr::access(c, &c.fs().view(), &start, &path, at::follow(flags), mode as u32);
+    match if flags & libc::AT_EACCESS == 0 { real(&c.creds()) } else { None } {
+        Some(creds) => c.acting_as(creds, check),
+        None => check(c),
+    }
 }
 
 pub fn access(c: &mut Current, path: PathPtr, mode: i32) -> SysResult {

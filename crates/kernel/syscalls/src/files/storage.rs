@@ -75,6 +75,7 @@ pub fn fallocate(c: &mut Current, fd: Fd, mode: i32, off: i64, len: i64) -> SysR
         c.raise(Signal::SIGXFSZ);
         return Err(Errno::EFBIG.into());
     }
+    files::io::strip_set_id(c, &f)?;
     f.ops.allocate(c, &f, mode, off as u64, len as u64)?;
     notify::by_file(c, &f, notify::event::MODIFY);
     Ok(0)

@@ -191,10 +191,12 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
         // Only the first piece may block.
         let once = nowait || done > 0;
         // What is taken from a stream must have a place to go to: it cannot be put back.
-        let lost = want > 0 && !iov.writable(c, done);
-        let op = || match lost && f.ops.poll(c, f).intersects(Events::IN) {
-            true => Err(Errno::EFAULT),
-            false => io::read_at(c, f, buf, 0),
+        let room = iov.room(c, done, want);
+        let op = || match room {
+            0 if want > 0 && f.ops.poll(c, f).intersects(Events::IN) => Err(Errno::EFAULT),
+            0 => io::read_at(c, f, buf, 0),
+            _ if room < want && record.is_none() => io::read_whole(c, f, &mut buf[..room], want),
+            _ => io::read_at(c, f, buf, 0),
         };
         let n = match attempt(c, f, Events::READABLE, once, op) {
             Ok(n) => n,

@@ -1,8 +1,8 @@
-//! setxattr(2), getxattr(2), listxattr(2), removexattr(2) in their three forms.
+//! setxattr(2), getxattr(2), listxattr(2), removexattr(2) in their three forms, and setxattrat(2) and its relatives.
 
-use crate::arg::{Fd, PathPtr, Ptr};
-use crate::at::{At, CWD, real_file};
-use abi::Errno;
+use crate::arg::{DirFd, Fd, PathPtr, Ptr, check_flags};
+use crate::at::{At, CWD, follow, real_file};
+use abi::{Errno, PAGE_SIZE};
 use mounts::fs_context::FsView;
 use namei::walk::{anew, lookup};
 use namei::{Lookup, xattr};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::policing::{self, Place};
 use vfs::{InodeRef, OpenFile, Path, access, notify};
+use zerocopy::FromBytes;
 
 /// What an attribute call is about.
 enum Object {
@@ -19,6 +20,14 @@ enum Object {
 }
 
 impl Object {
+    fn of(c: &Current, fd: Fd, change: bool) -> Result<Object, Errno> {
+        let f = real_file(c, fd)?;
+        if let (Some(p), true) = (&f.path, change) {
+            access::writable_mount(p)?;
+        }
+        Ok(Object::File(f))
+    }
+
     fn inode(&self) -> Result<&InodeRef, Errno> {
         match self {
             Object::Place(p) => Ok(p.inode()),
@@ -45,8 +54,23 @@ impl Object {
 
 /// How a call names its object, and whether it may change things.
 enum By {
-    Path { path: PathPtr, look: Lookup, change: bool },
-    Fd { fd: Fd, change: bool },
+    Path {
+        path: PathPtr,
+        look: Lookup,
+        change: bool,
+    },
+    Fd {
+        fd: Fd,
+        change: bool,
+    },
+    /// `cwd`: an empty path may stand for the working directory.
+    At {
+        dir: DirFd,
+        path: PathPtr,
+        flags: i32,
+        change: bool,
+        cwd: bool,
+    },
 }
 
 impl By {
@@ -60,12 +84,17 @@ impl By {
                 }
                 Ok(Object::Place(p))
             }
-            By::Fd { fd, change } => {
-                let f = real_file(c, fd)?;
-                if let (Some(p), true) = (&f.path, change) {
-                    access::writable_mount(p)?;
+            By::Fd { fd, change } => Object::of(c, fd, change),
+            By::At { dir, path, flags, change, cwd } => {
+                let at = At::or_null(c, dir, path, flags)?;
+                if at.path.is_empty() && !(cwd && dir == CWD) {
+                    return Object::of(c, Fd(dir.0), change);
                 }
-                Ok(Object::File(f))
+                let p = lookup(c, view, &at.start, &at.path, follow(flags))?;
+                if change {
+                    access::writable_mount(&p)?;
+                }
+                Ok(Object::Place(p))
             }
         }
     }
@@ -181,4 +210,66 @@ pub fn lremovexattr(c: &mut Current, path: PathPtr, n: Ptr) -> SysResult {
 
 pub fn fremovexattr(c: &mut Current, fd: Fd, n: Ptr) -> SysResult {
     do_remove(c, &By::Fd { fd, change: true }, n)
+}
+
+fn by_place(dir: DirFd, path: PathPtr, flags: i32, (change, cwd): (bool, bool)) -> Result<By, Errno> {
+    check_flags(flags, libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH)?;
+    Ok(By::At { dir, path, flags, change, cwd })
+}
+
+/// `struct xattr_args`: the address of the value, its size, and flags.
+fn arguments(c: &Current, at: Ptr, size: u64) -> Result<(Ptr, u64, i32), Errno> {
+    const SIZE: usize = 16;
+    if size < SIZE as u64 {
+        return Err(Errno::EINVAL);
+    }
+    if size > PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    let mut raw = vec![0; size as usize];
+    c.read_bytes(at.0, &mut raw)?;
+    let (known, more) = raw.split_at(SIZE);
+    if more.iter().any(|byte| *byte != 0) {
+        return Err(Errno::E2BIG);
+    }
+    let (value, rest) = <[u8; 8]>::read_from_prefix(known).map_err(|_| Errno::EINVAL)?;
+    let (numbers, _) = <[u32; 2]>::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
+    Ok((Ptr(u64::from_ne_bytes(value)), numbers[0].into(), numbers[1] as i32))
+}
+
+pub fn setxattrat(
+    c: &mut Current,
+    dir: DirFd,
+    path: PathPtr,
+    flags: i32,
+    n: Ptr,
+    args: Ptr,
+    size: u64,
+) -> SysResult {
+    let (value, len, how) = arguments(c, args, size)?;
+    do_set(c, &by_place(dir, path, flags, (true, true))?, n, value, len, how)
+}
+
+pub fn getxattrat(
+    c: &mut Current,
+    dir: DirFd,
+    path: PathPtr,
+    flags: i32,
+    n: Ptr,
+    args: Ptr,
+    size: u64,
+) -> SysResult {
+    let (value, len, how) = arguments(c, args, size)?;
+    if how != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    do_get(c, &by_place(dir, path, flags, (false, true))?, n, value, len)
+}
+
+pub fn listxattrat(c: &mut Current, dir: DirFd, path: PathPtr, flags: i32, out: Ptr, size: u64) -> SysResult {
+    do_list(c, &by_place(dir, path, flags, (false, false))?, out, size)
+}
+
+pub fn removexattrat(c: &mut Current, dir: DirFd, path: PathPtr, flags: i32, n: Ptr) -> SysResult {
+    do_remove(c, &by_place(dir, path, flags, (true, false))?, n)
 }

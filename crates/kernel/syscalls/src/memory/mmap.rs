@@ -174,6 +174,8 @@ pub fn madvise(c: &mut Current, addr: u64, len: u64, advice: i32) -> SysResult {
         libc::MADV_PAGEOUT,
         libc::MADV_POPULATE_READ,
         libc::MADV_POPULATE_WRITE,
+        mm::MADV_GUARD_INSTALL,
+        mm::MADV_GUARD_REMOVE,
     ];
     if !KNOWN.contains(&advice) {
         return Err(Errno::EINVAL.into());
@@ -319,7 +321,7 @@ pub fn munlockall(c: &mut Current) -> SysResult {
 
 type Iov = [u64; 2];
 
-fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
+pub(crate) fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
     let v: Vec<Iov> = c.read_array(at.0, count as usize, 1024)?;
     let mut total = 0u64;
     for i in &v {
@@ -329,7 +331,7 @@ fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
 }
 
 /// The error of a policy that refuses to look into another process.
-fn police_access(c: &Current, tgid: i32) -> Result<(), Errno> {
+pub(crate) fn police_access(c: &Current, tgid: i32) -> Result<(), Errno> {
     if tgid == c.task.tgid() { Ok(()) } else { c.police(Kind::ProcessPtrace, Subject::default) }
 }
 

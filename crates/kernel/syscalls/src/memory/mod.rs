@@ -2,3 +2,4 @@
 
 pub(crate) mod mempolicy;
 pub(crate) mod mmap;
+pub(crate) mod process_madvise;

@@ -129,7 +129,7 @@ pub fn open_tree_attr(
 fn end(c: &Current, dir: DirFd, path: PathPtr, follow: bool, empty: bool) -> Result<Path> {
     let mut flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     flags |= if empty { libc::AT_EMPTY_PATH } else { 0 };
-    let at = at::At::with_flags(c, dir, path, flags)?;
+    let at = at::At::or_null(c, dir, path, flags)?;
     if let (Start::File(f), true) = (&at.start, at.path.is_empty())
         && let Some(place) = &f.path
     {

@@ -9,6 +9,7 @@ use task::{Asked, Current, SysErr, SysResult};
 
 const PR_SET_MM: i32 = 35;
 const PR_CAP_AMBIENT: i32 = 47;
+const PR_FUTEX_HASH: i32 = 78;
 const PR_GET_AUXV: i32 = 0x4155_5856;
 /// Locks of SECBIT_*: the odd bits.
 const SECURE_ALL: u64 = 0xff;
@@ -109,6 +110,7 @@ fn control(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> SysR
         }
         // No performance counters exist.
         libc::PR_TASK_PERF_EVENTS_DISABLE | libc::PR_TASK_PERF_EVENTS_ENABLE => 0,
+        PR_FUTEX_HASH => futex_hash(c, a, b, d)?,
         PR_CAP_AMBIENT => ambient(c, a, b, d, e)?,
         PR_GET_AUXV => {
             let v = c.mm.image().auxv;
@@ -124,6 +126,18 @@ fn control(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> SysR
         _ => return Err(Errno::EINVAL.into()),
     };
     Ok(v)
+}
+
+/// PR_FUTEX_HASH: how many buckets the process's own table of futexes has.
+fn futex_hash(c: &Current, what: u64, buckets: u64, flags: u64) -> Result<u64, Errno> {
+    const SET_SLOTS: u64 = 1;
+    const GET_SLOTS: u64 = 2;
+    let mut hash = c.mm.futex_hash.lock();
+    match what {
+        SET_SLOTS if flags == 0 => hash.set(buckets as u32).map(|()| 0),
+        GET_SLOTS => Ok(hash.get().into()),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// PR_THP_DISABLE_EXCEPT_ADVISED.

@@ -148,10 +148,8 @@ pub fn process_mrelease(c: &mut Current, pidfd: Fd, flags: u32) -> SysResult {
     if flags != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let f = c.file(pidfd.0)?;
-    let p = task::pidfd::of(&f)?;
-    let t = p.thread().transpose()?.or_else(|| p.group.any_thread()).ok_or(Errno::ESRCH)?;
-    let ends = p.group.signals.lock().life.is_over();
+    let t = crate::memory::process_madvise::pidfd_task(c, pidfd)?;
+    let ends = t.group.signals.lock().life.is_over();
     // Others that share it must end as well.
     if !ends || t.mm().users.shared() {
         return Err(Errno::EINVAL.into());

@@ -15,6 +15,9 @@ use zerocopy::FromBytes;
 
 const CREATE_RULESET_VERSION: u32 = 1;
 const CREATE_RULESET_ERRATA: u32 = 2;
+/// Which of Linux's mistakes are mended: 1, what is a TCP socket; 2, signals within a process; 3, directories that were moved
+/// out of their mount. None of them was made here.
+const ERRATA: u64 = 0b111;
 /// Flags of what is logged, which nothing is: there is no audit.
 const RESTRICT_FLAGS: u32 = 7;
 const RULE_PATH_BENEATH: i32 = 1;
@@ -27,8 +30,7 @@ pub fn landlock_create_ruleset(c: &mut Current, attr: Ptr, size: u64, flags: u32
     match flags {
         0 => {}
         CREATE_RULESET_VERSION if attr.is_null() && size == 0 => return Ok(VERSION),
-        // None of Linux's mistakes was made here.
-        CREATE_RULESET_ERRATA if attr.is_null() && size == 0 => return Ok(0),
+        CREATE_RULESET_ERRATA if attr.is_null() && size == 0 => return Ok(ERRATA),
         _ => return Err(Errno::EINVAL.into()),
     }
     let [fs, net, scoped] = read_attr(c, attr, size)?;

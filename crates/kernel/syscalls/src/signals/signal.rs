@@ -343,29 +343,33 @@ fn pidfd_scope(flags: u32, of_thread: bool) -> Result<Scope, Errno> {
 }
 
 /// A process, and the thread of it that a descriptor with PIDFD_THREAD is for. A directory of /proc will do, too.
-fn pidfd_target(c: &Current, fd: Fd) -> Result<(Arc<ThreadGroup>, Option<Arc<Task>>), Errno> {
+/// Says also whether it is for a leader that has ended: what is sent to that one is lost.
+fn pidfd_target(c: &Current, fd: Fd) -> Result<(Arc<ThreadGroup>, Option<Arc<Task>>, bool), Errno> {
     const SELF_THREAD: i32 = -10_000;
     const SELF_GROUP: i32 = -10_001;
     match fd.0 {
-        SELF_THREAD => return Ok((c.task.group.clone(), Some(c.task.clone()))),
-        SELF_GROUP => return Ok((c.task.group.clone(), None)),
+        SELF_THREAD => return Ok((c.task.group.clone(), Some(c.task.clone()), false)),
+        SELF_GROUP => return Ok((c.task.group.clone(), None, false)),
         _ => {}
     }
     let f = c.file(fd.0)?;
     if let Some(pid) = f.ops.as_directory().and_then(|d| d.process()) {
         let group = c.kernel().group(pid.nr()).filter(|g| Arc::ptr_eq(&g.pid, &pid));
-        return group.map(|g| (g, None)).ok_or(Errno::ESRCH);
+        return group.map(|g| (g, None, false)).ok_or(Errno::ESRCH);
     }
     let p = task::pidfd::of(&f)?;
+    if p.is_dead_leader() {
+        return Ok((p.group.clone(), None, true));
+    }
     let (g, thread) = (p.group.clone(), p.thread().transpose()?);
     let alive = c.kernel().tree.lock().node(g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
-    if alive { Ok((g, thread)) } else { Err(Errno::ESRCH) }
+    if alive { Ok((g, thread, false)) } else { Err(Errno::ESRCH) }
 }
 
 pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u32) -> SysResult {
     pidfd_scope(flags, false)?;
-    let (g, thread) = pidfd_target(c, fd)?;
-    let scope = pidfd_scope(flags, thread.is_some())?;
+    let (g, thread, dead) = pidfd_target(c, fd)?;
+    let scope = pidfd_scope(flags, thread.is_some() || dead)?;
     let i = if info.is_null() {
         let code = if scope == Scope::Thread { libc::SI_TKILL } else { libc::SI_USER };
         user_info(c, sig, code)?
@@ -377,6 +381,8 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
         given_info(c, c.pid_vnr(g.tgid), sig, info)?
     };
     match scope {
+        // It is checked, and gone.
+        Scope::Thread if dead => signal_group(c, &g, 0, i)?,
         Scope::Process => signal_group(c, &g, sig, i)?,
         Scope::Thread => {
             let t = thread.or_else(|| c.kernel().task(g.tgid)).ok_or(Errno::ESRCH)?;

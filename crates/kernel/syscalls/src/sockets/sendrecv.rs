@@ -13,8 +13,10 @@ use policy::Kind;
 use rights::Cap;
 use socket::cmsg::{self, Cmsg, Writer};
 use socket::{Control, MAX_RECORD, PeerCred, Received, SendRequest, Ucred, io};
+use std::sync::Arc;
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
+use vfs::{FileLayer, OpenFile};
 use wait::Events;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -41,6 +43,8 @@ struct MsgHdr {
 /// Offset of `msg_len` in `struct mmsghdr`, and its size.
 const MMSG_LEN: u64 = 56;
 const MMSG_SIZE: u64 = 64;
+/// The control message of SO_PASSPIDFD.
+const SCM_PIDFD: i32 = 4;
 
 /// The buffers of a message; more than UIO_MAXIOV is EMSGSIZE here.
 fn read_iov(c: &Current, at: u64, count: u64) -> Result<Iov> {
@@ -99,7 +103,8 @@ fn claimed(c: &Current, u: Ucred) -> Result<PeerCred> {
         return Err(Errno::EPERM);
     }
     let pid = c.find_pid(c.find_vpid(u.pid)).ok_or(Errno::ESRCH)?;
-    Ok(PeerCred { pid: Some(pid), uid: user, gid: group })
+    let process = c.process_of(&pid);
+    Ok(PeerCred { pid: Some(pid), uid: user, gid: group, process })
 }
 
 fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {
@@ -211,7 +216,11 @@ fn receive(c: &mut Current, s: &Sock, iov: &Iov, flags: i32) -> Result<Received,
     }
     let mut scratch = Scratch::new();
     let buf = scratch.get(len);
-    let r = io::recv(c, s.file(), ops, buf, flags)?;
+    let room = if ops.stream() && !drops { iov.room(c, 0, len) } else { len };
+    let r = match room {
+        _ if room == len || room == 0 => io::recv(c, s.file(), ops, buf, flags)?,
+        _ => io::recv_whole(c, s.file(), ops, (&mut buf[..room], len), flags)?,
+    };
     if iov.scatter(c, 0, &buf[..r.len]) < r.len {
         return Err(Errno::EFAULT.into());
     }
@@ -232,14 +241,34 @@ fn write_control(c: &mut Current, r: Received, room: usize, flags: i32) -> (Vec<
     if let Some(u) = r.control.cred {
         w.put(libc::SOL_SOCKET, libc::SCM_CREDENTIALS, u.shown_to(c).as_bytes());
     }
-    if r.control.rights.is_empty() {
-        return (w.out, w.truncated);
+    let cut = write_rights(c, &mut w, r.control.rights, flags);
+    if let Some(sender) = r.control.sender {
+        write_sender(c, &mut w, &sender);
+    }
+    (w.out, w.truncated || cut)
+}
+
+/// SCM_PIDFD: a new descriptor for the sender, or the error that there was instead of one.
+fn write_sender(c: &mut Current, w: &mut Writer, sender: &PeerCred) {
+    if w.rights_room() == 0 {
+        w.truncated = true;
+        return;
+    }
+    let max = limit(c);
+    let fd = sender.open_pidfd(c).and_then(|file| c.fd_table().install(file, true, max));
+    w.put(libc::SOL_SOCKET, SCM_PIDFD, &fd.unwrap_or_else(|e| -e.raw()).to_ne_bytes());
+}
+
+/// SCM_RIGHTS. True when not all found room or numbers.
+fn write_rights(c: &mut Current, w: &mut Writer, files: Vec<Arc<OpenFile>>, flags: i32) -> bool {
+    if files.is_empty() {
+        return false;
     }
     let cloexec = flags & libc::MSG_CMSG_CLOEXEC != 0;
     let max = limit(c);
     let mut fds: Vec<i32> = Vec::new();
-    let total = r.control.rights.len();
-    for f in r.control.rights.into_iter().take(w.rights_room()) {
+    let total = files.len();
+    for f in files.into_iter().take(w.rights_room()) {
         if vfs::policing::decide_received(c, &f).is_err() {
             break;
         }
@@ -252,7 +281,7 @@ fn write_control(c: &mut Current, r: Received, room: usize, flags: i32) -> (Vec<
     if !fds.is_empty() {
         w.put(libc::SOL_SOCKET, libc::SCM_RIGHTS, fds.as_slice().as_bytes());
     }
-    (w.out, w.truncated || cut)
+    cut
 }
 
 fn do_recvmsg(c: &mut Current, s: &Sock, at: u64, flags: i32) -> SysResult {

@@ -191,6 +191,7 @@ fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
 
 /// SO_COOKIE.
 const SO_COOKIE: i32 = 57;
+const SO_PEERPIDFD: i32 = 77;
 
 /// Options with a value that is a `struct sock_fprog`; the last one is PACKET_FANOUT_DATA.
 const PROGRAMS: [(i32, i32); 3] = [
@@ -270,6 +271,7 @@ fn get_option(c: &mut Current, fd: Fd, (level, name): (i32, i32), value: Ptr, le
             let peer = s.ops()?.peer_cred();
             peer.shown_to(c).as_bytes().to_vec()
         }
+        libc::SOL_SOCKET if name == SO_PEERPIDFD => return peer_pidfd(c, &s, (value, len), room),
         libc::SOL_SOCKET if name == SO_COOKIE => s.cookie()?.to_ne_bytes().to_vec(),
         libc::SOL_SOCKET => options::get(s.ops()?, name)?,
         _ => s.ops()?.get_option(level, name)?,
@@ -282,6 +284,18 @@ fn get_option(c: &mut Current, fd: Fd, (level, name): (i32, i32), value: Ptr, le
     let listed = level == SOL_NETLINK && name == NETLINK_LIST_MEMBERSHIPS;
     c.write_bytes(value.0, &v[..if listed { n / 4 * 4 } else { n }])?;
     c.write_value(len.0, &(if listed { v.len() } else { n } as i32))?;
+    Ok(0)
+}
+
+/// SO_PEERPIDFD: a new descriptor for the process that SO_PEERCRED names.
+fn peer_pidfd(c: &mut Current, s: &Sock, (value, len): (Ptr, Ptr), room: usize) -> SysResult {
+    let file = s.ops()?.peer_cred().open_pidfd(c)?;
+    let slot = c.fd_table().reserve(crate::install::limit(c))?;
+    let fd = slot.fd().to_ne_bytes();
+    let shown = &fd[..room.min(fd.len())];
+    c.write_bytes(value.0, shown)?;
+    c.write_value(len.0, &(shown.len() as i32))?;
+    slot.commit(file, true);
     Ok(0)
 }
 

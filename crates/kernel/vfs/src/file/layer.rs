@@ -9,6 +9,7 @@ use crate::mount::{Mount, MountFlags, MountTable};
 use abi::{Errno, Result};
 use caller::{ANONYMOUS_INODE, DeviceNumbers, Quotas, Resources};
 use ktime::Clock;
+use pid::Pid;
 use std::sync::Arc;
 use user_ns::UserNamespace;
 
@@ -66,6 +67,22 @@ impl Vfs {
     }
 }
 
+/// A process that an object remembers, also beyond its end, to give pidfds of it.
+pub trait Process: Send + Sync {
+    /// A new pidfd of it, which is no descriptor yet.
+    fn open_pidfd(self: Arc<Self>) -> Arc<OpenFile>;
+}
+
+/// A process that is remembered.
+#[derive(Clone)]
+pub struct ProcessRef(pub Arc<dyn Process>);
+
+impl std::fmt::Debug for ProcessRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProcessRef")
+    }
+}
+
 /// A caller with files.
 pub trait FileLayer {
     /// The file layer of the caller's kernel.
@@ -77,6 +94,14 @@ pub trait FileLayer {
     /// The error of a policy that refuses an operation. The kernel itself is under none.
     fn decide(&self, _operation: &FileOperation<'_>) -> Result<()> {
         Ok(())
+    }
+    /// The caller's process; none for the kernel itself.
+    fn process(&self) -> Option<ProcessRef> {
+        None
+    }
+    /// The process with this ID, unless its parent has waited for it.
+    fn process_of(&self, _pid: &Pid) -> Option<ProcessRef> {
+        None
     }
     /// The open file of one of the caller's descriptors. EBADF.
     fn descriptor(&self, _fd: i32) -> Result<Arc<OpenFile>> {

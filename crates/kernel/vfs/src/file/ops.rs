@@ -9,7 +9,7 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use caller::UserMemory;
 use hostsys::memfd::CopyArea;
-use pid::Pid;
+use pid::{Pid, PidNamespace};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -137,9 +137,17 @@ pub trait FileOps: Send + Sync + Any {
     fn flush(&self, _cx: &dyn Caller, _file: &OpenFile) -> Result<()> {
         Ok(())
     }
+    /// Watches of its inode are not told of what is done with it, because all openers of the inode share that.
+    fn is_silent(&self) -> bool {
+        false
+    }
     /// Extra lines of /proc/PID/fdinfo/N.
     fn fdinfo(&self) -> String {
         String::new()
+    }
+    /// The same in an instance of procfs that shows this PID namespace.
+    fn fdinfo_in(&self, _ns: &PidNamespace) -> String {
+        self.fdinfo()
     }
     /// Name shown by /proc/PID/fd/N for files without a path, e.g. `pipe:[123]`, `anon_inode:[eventfd]`.
     fn link_name(&self) -> Option<String> {
@@ -318,6 +326,18 @@ pub trait StreamOps {
     }
     /// Bytes that a write would take now, where asking is cheaper than bringing more; `None` when it is not known.
     fn room(&self) -> Option<usize> {
+        None
+    }
+    /// A read of `want` bytes of which only the first `buf.len()` have a place in the program's memory: takes the pieces that
+    /// were written as far as they fit whole, so that nothing of one is lost. EFAULT when the first does not fit. `None` for
+    /// files without such pieces.
+    fn read_whole(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        _buf: &mut [u8],
+        _want: usize,
+    ) -> Option<Result<usize>> {
         None
     }
     /// What a close(2) is to wait for when it turns out to be the last; `None` for nothing.

@@ -177,6 +177,10 @@ pub trait XattrInode {
     fn chown_drops_capabilities(&self) -> bool {
         false
     }
+    /// The inode is a regular file, and its attributes do not say so (pidfs).
+    fn is_hidden_regular(&self) -> bool {
+        false
+    }
     /// Removes one.
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()>;
     /// As one with access control lists, which are extended attributes too.

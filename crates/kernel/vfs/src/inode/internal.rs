@@ -1,6 +1,6 @@
-//! The internal file systems of objects that have no name: pipefs, sockfs and
-//! anon_inodefs. They give pipes, sockets and event descriptors inodes with
-//! attributes; nothing can be walked to.
+//! The internal file systems of objects that have no name: pipefs, sockfs,
+//! pidfs and anon_inodefs. They give pipes, sockets, processes and event
+//! descriptors inodes with attributes; nothing can be walked to.
 //!
 //! Lock rank: leaf. A checkpoint keeps inode number and attributes.
 
@@ -23,6 +23,8 @@ pub enum InternalFs {
     Socket,
     /// Everything else (eventfd, epoll, timerfd, ...): one inode for all.
     Anon,
+    /// Process descriptors: one inode for each process or thread.
+    Pid,
 }
 
 impl InternalFs {
@@ -32,6 +34,7 @@ impl InternalFs {
             InternalFs::Socket => makedev(0, 9),
             InternalFs::Pipe => makedev(0, 15),
             InternalFs::Anon => makedev(0, 16),
+            InternalFs::Pid => makedev(0, 8),
         }
     }
 }
@@ -42,6 +45,7 @@ impl FileSystem for InternalFs {
             InternalFs::Pipe => "pipefs",
             InternalFs::Socket => "sockfs",
             InternalFs::Anon => "anon_inodefs",
+            InternalFs::Pid => "pidfs",
         }
     }
     fn root(&self) -> InodeRef {
@@ -52,6 +56,7 @@ impl FileSystem for InternalFs {
             InternalFs::Pipe => 0x5049_5045,
             InternalFs::Socket => 0x534f_434b,
             InternalFs::Anon => 0x0904_1934,
+            InternalFs::Pid => 0x5049_4446,
         };
         Ok(StatFs {
             f_type,
@@ -127,7 +132,7 @@ impl Inode for InternalInode {
         Ok(*self.attr.lock())
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        if self.fs == InternalFs::Anon {
+        if matches!(self.fs, InternalFs::Anon | InternalFs::Pid) {
             return Err(Errno::EOPNOTSUPP);
         }
         if set.size.is_some() {
