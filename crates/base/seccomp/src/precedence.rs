@@ -4,15 +4,15 @@
 //! conditions, sorted so that narrower conditions come first. Measured with libseccomp 2.5.4 (see the tests):
 //!
 //! - Conditions of a rule are asked by argument, the lowest first. Rules that begin with the same condition share it.
-//! - A rule whose conditions are the beginning of another one's decides alone, if it comes first; if it comes second, both must
+//! - A rule with conditions that are the beginning of another one's decides alone, if it comes first; if it comes second, both must
 //!   want the same.
 //! - Beside each other the condition on the higher argument is asked first; on one argument `==`, `!=` and masked ones before
 //!   `<` and `<=`, and these before `>=` and `>`. Equal ones among each other: the greater value first, save that of `<` and `<=`
 //!   the smaller one is first. Then the order of the profile counts.
 //! - When the further conditions of a rule do not hold, the next one is asked.
 //!
-//! In one thing this is stricter than libseccomp, whose comparisons of the upper and the lower half of an argument can hide a rule
-//! from values beyond 32 bits: here each condition is one comparison of 64 bits.
+//! In one thing this is stricter than libseccomp. It compares the upper and the lower half of an argument one by one, and that can
+//! hide a rule from values beyond 32 bits: here each condition is one comparison of 64 bits.
 
 use crate::compile::{Condition, Operator, Rule};
 use std::collections::BTreeMap;
