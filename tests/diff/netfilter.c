@@ -527,6 +527,28 @@ TEST(nf_ping) {
     end();
 }
 
+// Which of several chains of one priority sees a packet first: each drops it and counts it.
+TEST(nf_equal_priorities) {
+    if (geteuid() != 0) SKIP("not root");
+    if (system("iptables-legacy -V > /dev/null 2>&1 && nft -v > /dev/null") != 0) SKIP("no iptables-legacy and nft");
+    FILE *f = fopen("order", "w");
+    fputs("ip link set lo up\n"
+          "base() { nft add table ip $1; nft \"add chain ip $1 $2 { type filter hook output priority 0; }\"; nft add rule ip $1 $2 counter drop; }\n"
+          "counts() { for c in 't a' 't b' 's c' 'u d'; do nft list chain ip $c 2> /dev/null | sed -n 's/.*packets \\([0-9]*\\).*/\\1/p'; done\n"
+          "  [ $legacy = 0 ] || iptables-legacy -w -nvxL OUTPUT | awk 'END {print \"i\" $1}'; }\n"
+          "try() { bash -c 'echo > /dev/udp/127.0.0.1/9' 2> /dev/null; echo $(counts); }; legacy=0\n"
+          // Chains of one transaction; then one of another table; the other program's; and a last one.
+          "printf 'table ip t {\\n chain a {\\n type filter hook output priority 0;\\n counter drop;\\n }\\n"
+          " chain b {\\n type filter hook output priority 0;\\n counter drop;\\n }\\n}\\n' | nft -f -\n"
+          "try; base s c; try; iptables-legacy -w -A OUTPUT -j DROP; legacy=1; try; base u d; try\n"
+          // A chain goes and comes again, and a table that sleeps and wakes: both are the newest then.
+          "nft flush chain ip t a; nft delete chain ip t a; base t a; try\n"
+          "nft 'add table ip s { flags dormant; }'; try; nft 'add table ip s'; try\n",
+          f);
+    fclose(f);
+    CHECK_STR(answer("unshare -n sh order"), "0 1\n0 1 1\n0 1 1 i1\n0 1 1 1 i1\n1 1 1 1 i1\n2 1 1 1 i1\n2 1 2 1 i1");
+}
+
 TEST(nf_recent) {
     begin();
     end();

@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 pub mod clone;
+pub mod cpus;
 pub mod errno;
 pub mod mount;
 pub mod signal;
 pub mod stat;
 pub mod time;
 
+pub use cpus::CpuMask;
 pub use errno::{Errno, Result};
 pub use libc;
 pub use signal::{SigInfo, SigSet, Signal};

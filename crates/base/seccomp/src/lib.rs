@@ -8,6 +8,7 @@
 mod chain;
 pub mod compile;
 mod names;
+pub mod precedence;
 mod program;
 #[cfg(test)]
 mod tests;

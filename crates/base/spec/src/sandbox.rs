@@ -73,6 +73,9 @@ pub struct SandboxSpec {
     pub preserved: Vec<FdIndex>,
     /// Files of the container's control group on the host, by name, to be read only.
     pub control_group: Vec<(String, FdIndex)>,
+    /// The host's processors that are online, as a list (`0-3`); empty where the runtime cannot tell.
+    #[serde(default)]
+    pub processors: String,
     /// The user's terminal, in raw mode. When set, the first process gets a
     /// pseudo-terminal of the sandbox as controlling terminal and standard
     /// streams, and the kernel pumps bytes between it and this descriptor.

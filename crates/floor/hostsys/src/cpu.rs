@@ -109,6 +109,17 @@ pub fn current() -> u32 {
     v & 0xfff
 }
 
+/// The host's CPUs that are online, as a list (`0-3`); empty where sysfs is not there.
+pub fn online() -> String {
+    std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default().trim().to_string()
+}
+
+/// The CPUs that the calling thread may run on.
+pub fn allowed() -> abi::CpuMask {
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU.min(abi::CpuMask::MOST)).filter(|processor| set.is_set(*processor)).collect()
+}
+
 /// The CPUs that this process may run on: those of the thread that asks first, so ask early.
 pub fn all() -> CpuSet {
     *ALL.get_or_init(|| sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()))

@@ -16,7 +16,7 @@ pub use fs::{group_of, tree};
 
 use abi::Result;
 use container::{Container, CpuMax, Limits};
-use kernfs::{At, Entry, FsType, KernFs, all, dir, line, mask_list, memory_used, text};
+use kernfs::{At, Entry, FsType, KernFs, dir, line, memory_used, text};
 use std::fmt::Write;
 use std::sync::Arc;
 use task::{Kernel, ThreadGroup};
@@ -174,7 +174,7 @@ fn cpu_weight(at: &At) -> Result<Vec<u8>> {
 }
 
 fn cpus(at: &At) -> Result<Vec<u8>> {
-    line(mask_list(all(limits(at).cpus())))
+    line(limits(at).allowed().list())
 }
 
 fn memory_current(at: &At) -> Result<Vec<u8>> {

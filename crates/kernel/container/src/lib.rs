@@ -14,7 +14,7 @@ mod indexes;
 pub mod limits;
 mod totals;
 
-pub use limits::{CpuMax, Limits};
+pub use limits::{CpuMax, Limits, Processors};
 pub use totals::Totals;
 
 use crate::host_cgroups::HostCgroups;

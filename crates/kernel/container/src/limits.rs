@@ -6,6 +6,7 @@
 //! sandbox has groups of its own only for the resources that it has limits on. For the others the values of the
 //! sandbox's group count.
 
+use abi::CpuMask;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -18,10 +19,36 @@ const LONGEST: usize = 16 << 10;
 /// The limits of a container, and the host's own.
 pub struct Limits {
     memory: u64,
-    cpus: usize,
+    processors: Processors,
     files: BTreeMap<String, File>,
     /// The sandbox's.
     outer: Option<Arc<Limits>>,
+}
+
+/// The processors of the host.
+///
+/// The kernel inside shows what a container without a kernel of its own sees (runc's): all that are online, with their own
+/// numbers, which the processors' own instructions tell a program, too. A quota of processor time changes none of them: threads
+/// run on several processors at once also with a quota of one or less, and a program that sees one processor leaves out what
+/// keeps threads on others apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processors {
+    online: CpuMask,
+    allowed: CpuMask,
+}
+
+impl Processors {
+    /// Those that are online, as far as that is known, and those that the sandbox may run on.
+    pub fn new(online: CpuMask, allowed: CpuMask) -> Self {
+        let allowed = if allowed.is_empty() { CpuMask::one(0) } else { allowed };
+        let all = online.iter().chain(allowed.iter()).collect();
+        Self { online: all, allowed }
+    }
+
+    /// The first `count`, all allowed.
+    pub fn first(count: usize) -> Self {
+        Self::new(CpuMask::default(), CpuMask::first(count))
+    }
 }
 
 /// Processor time, as `cpu.max` has it: at most `quota` of each `period`, both in microseconds.
@@ -35,14 +62,18 @@ pub struct CpuMax {
 
 impl Limits {
     /// The host's memory in bytes, its processors, and the group's files by their names in cgroup v1 or v2.
-    pub fn new(memory: u64, cpus: usize, files: impl IntoIterator<Item = (String, OwnedFd)>) -> Self {
+    pub fn new(
+        memory: u64,
+        processors: Processors,
+        files: impl IntoIterator<Item = (String, OwnedFd)>,
+    ) -> Self {
         let files = files.into_iter().map(|(name, fd)| (name, fd.into())).collect();
-        Self { memory, cpus: cpus.max(1), files, outer: None }
+        Self { memory, processors, files, outer: None }
     }
 
     /// The limits of one container of several: files of its own groups, where it is in any.
     pub fn within(outer: &Arc<Limits>, files: impl IntoIterator<Item = (String, OwnedFd)>) -> Self {
-        Self { outer: Some(outer.clone()), ..Self::new(outer.memory, outer.cpus, files) }
+        Self { outer: Some(outer.clone()), ..Self::new(outer.memory, outer.processors, files) }
     }
 
     /// A file of a group.
@@ -111,29 +142,24 @@ impl Limits {
         CpuMax { quota: self.number("cpu.cfs_quota_us"), period }
     }
 
-    /// Processors shown to the guest: those that it may run on, and no more than its processor time fills.
-    pub fn cpus(&self) -> usize {
-        let CpuMax { quota, period } = self.cpu_max();
-        let filled = quota.map_or(u64::MAX, |quota| quota.div_ceil(period.max(1)));
-        self.allowed_cpus().min(usize::try_from(filled).unwrap_or(usize::MAX)).max(1)
+    /// Processors that are online.
+    pub fn online(&self) -> CpuMask {
+        self.processors.online
     }
 
-    /// Processors that the group may run on. Those of the sandbox are known from its start: its own threads are on them.
-    fn allowed_cpus(&self) -> usize {
+    /// Processors that the container may run on. Those of the sandbox are known from its start: its own threads are on them.
+    pub fn allowed(&self) -> CpuMask {
         let own = || self.text(self.files.keys().find(|name| name.starts_with("cpuset."))?);
-        own().and_then(|list| listed(&list)).unwrap_or(self.cpus)
+        own().and_then(|list| CpuMask::parse_list(&list)).unwrap_or(self.processors.allowed)
     }
-}
 
-/// How many numbers a list like `0-2,5` has; nothing for an empty one.
-fn listed(list: &str) -> Option<usize> {
-    let mut all = 0;
-    for range in list.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        all += last.checked_sub(first)? + 1;
+    /// Of the processors that a thread asked for, those that it may have: all that the container may run on where none of them
+    /// is left.
+    pub fn allowed_of(&self, asked: &CpuMask) -> CpuMask {
+        let allowed = self.allowed();
+        let left = allowed.and(asked);
+        if left.is_empty() { allowed } else { left }
     }
-    Some(all)
 }
 
 /// A line `key value` of a file's text.
@@ -152,7 +178,7 @@ mod tests {
     }
 
     fn limits(files: &[(&str, &str)]) -> Limits {
-        Limits::new(1 << 30, 4, files.iter().map(open))
+        Limits::new(1 << 30, Processors::first(4), files.iter().map(open))
     }
 
     #[test]
@@ -160,27 +186,43 @@ mod tests {
         let files = [("memory.limit_in_bytes", "8192\n"), ("cpu.cfs_quota_us", "300000\n")];
         let sandbox = Arc::new(limits(&files));
         let own = |files: &[(&str, &str)]| Limits::within(&sandbox, files.iter().map(open));
-        let all = |l: Limits| (l.memory(), l.cpus());
-        assert_eq!(all(own(&[])), (8192, 3));
-        assert_eq!(all(own(&[("memory.limit_in_bytes", "16384\n")])), (16384, 3));
-        assert_eq!(all(own(&[("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n")])), (8192, 4));
-        assert_eq!(all(own(&[("cpuset.effective_cpus", "0-1\n")])), (8192, 2));
-        assert_eq!(all(own(&[("cpuset.effective_cpus", "\n")])), (8192, 3));
+        let all = |l: Limits| (l.memory(), l.allowed().list());
+        let is = |memory, processors: &str| (memory, processors.to_string());
+        assert_eq!(all(own(&[])), is(8192, "0-3"));
+        assert_eq!(all(own(&[("memory.limit_in_bytes", "16384\n")])), is(16384, "0-3"));
+        assert_eq!(all(own(&[("cpuset.effective_cpus", "2-3\n")])), is(8192, "2-3"));
+        assert_eq!(all(own(&[("cpuset.effective_cpus", "\n")])), is(8192, "0-3"));
+        assert_eq!(own(&[("cpuset.effective_cpus", "2-3\n")]).online().list(), "0-3");
     }
 
     #[test]
-    fn lists() {
-        let of = |list| listed(list);
-        assert_eq!(
-            (of("0"), of("0-2,5\n"), of("1,3"), of("\n"), of("3-1")),
-            (Some(1), Some(4), Some(2), None, None)
-        );
+    fn processors_keep_their_numbers() {
+        let of = |online: &str, allowed: &str| {
+            let mask = |list| CpuMask::parse_list(list).unwrap_or_default();
+            let l = Limits::new(1 << 30, Processors::new(mask(online), mask(allowed)), []);
+            (l.online().list(), l.allowed().list())
+        };
+        let is = |online: &str, allowed: &str| (online.to_string(), allowed.to_string());
+        assert_eq!(of("0-3", "1"), is("0-3", "1"));
+        assert_eq!(of("", "70,100"), is("70,100", "70,100"));
+        assert_eq!(of("0-1", ""), is("0-1", "0"));
+    }
+
+    #[test]
+    fn what_a_thread_asked_for() {
+        let l = limits(&[("cpuset.cpus.effective", "1-2\n")]);
+        assert_eq!(l.allowed_of(&CpuMask::ALL).list(), "1-2");
+        assert_eq!(l.allowed_of(&CpuMask::one(2)).list(), "2");
+        assert_eq!(l.allowed_of(&CpuMask::one(3)).list(), "1-2");
     }
 
     #[test]
     fn without_a_group_all_is_the_hosts() {
         let l = limits(&[]);
-        assert_eq!((l.memory(), l.cpus(), l.memory_max(), l.memory_current()), (1 << 30, 4, None, None));
+        assert_eq!(
+            (l.memory(), l.allowed().count(), l.memory_max(), l.memory_current()),
+            (1 << 30, 4, None, None)
+        );
         assert_eq!(l.cpu_max(), CpuMax { quota: None, period: 100_000 });
     }
 
@@ -201,7 +243,7 @@ mod tests {
             ],
         ] {
             let l = limits(&files);
-            assert_eq!((l.memory(), l.free(), l.cpus()), (4096, 3072, 2));
+            assert_eq!((l.memory(), l.free(), l.allowed().count()), (4096, 3072, 4));
             assert_eq!(l.cpu_max(), CpuMax { quota: Some(150_000), period: 100_000 });
             assert_eq!((l.field("cpu.stat", "usage_usec"), l.field("cpu.stat", "usage")), (Some(7), None));
         }
@@ -214,8 +256,10 @@ mod tests {
             [("memory.limit_in_bytes", "9223372036854771712\n"), ("cpu.cfs_quota_us", "-1\n")],
         ] {
             let l = limits(&files);
-            assert_eq!((l.memory(), l.cpus(), l.cpu_max().quota), (1 << 30, 4, None));
+            assert_eq!((l.memory(), l.allowed().count(), l.cpu_max().quota), (1 << 30, 4, None));
         }
-        assert_eq!(limits(&[("cpu.max", "1000 100000\n")]).cpus(), 1);
+        // Threads run on all of them at once, if for a short time.
+        let l = limits(&[("cpu.max", "1000 100000\n")]);
+        assert_eq!((l.online().count(), l.allowed().count()), (4, 4));
     }
 }

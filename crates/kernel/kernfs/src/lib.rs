@@ -14,7 +14,6 @@ mod entry;
 mod file;
 mod fs;
 mod inode;
-mod masks;
 mod proc;
 mod resident;
 mod snapshot;
@@ -25,7 +24,6 @@ pub use entry::{
     parse_int, private, text, writable,
 };
 pub use fs::{FsType, KernFs, Node, instance};
-pub use masks::{all, mask_list, mask_words};
 pub use proc::Proc;
 pub use resident::{memory_locked, memory_used, resident};
 pub use snapshot::{Slot, Snapshots};

@@ -68,9 +68,10 @@ pub fn facts() -> &'static Facts {
 /// /proc/cpuinfo.
 pub fn cpuinfo(at: &At) -> Result<Vec<u8>> {
     let f = facts();
-    let cpus = at.limits().cpus();
+    let online = at.limits().online();
+    let cpus = online.count();
     let mut s = String::new();
-    for i in 0..cpus {
+    for i in online.iter() {
         let _ = write!(
             s,
             "processor\t: {i}\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: {}\n\

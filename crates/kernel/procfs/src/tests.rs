@@ -160,7 +160,7 @@ fn process() -> Current {
         calls: Arc::new(NoCalls),
         uts,
         offsets: nsproxy::Offsets::default(),
-        limits: container::Limits::new(1 << 30, 2, []),
+        limits: container::Limits::new(1 << 30, container::Processors::first(2), []),
         families: socket::Families::default(),
         net: Box::new(move |timers| {
             socket::NetNamespace::new(1, owner, spec::Interfaces::loopback(), timers)

@@ -2,7 +2,7 @@
 
 use crate::notices;
 use crate::pid::{PIDS, SELF, THREAD_SELF};
-use abi::{Errno, PAGE_SIZE, Result};
+use abi::{CpuMask, Errno, PAGE_SIZE, Result};
 use kernfs::{At, Entry, What, dir, empty, line, link, memory_locked, memory_used, private, text};
 use sched::{HostCounts, add_counts};
 use std::fmt::Write;
@@ -109,20 +109,20 @@ fn filesystems(at: &At) -> Result<Vec<u8>> {
         .collect())
 }
 
-fn per_cpu_header(cpus: usize, first: usize) -> String {
+fn per_cpu_header(online: CpuMask, first: usize) -> String {
     let mut s = " ".repeat(first);
-    for i in 0..cpus {
+    for i in online.iter() {
         let _ = write!(s, "{:<11}", format!("CPU{i}"));
     }
     s
 }
 
 fn interrupts(at: &At) -> Result<Vec<u8>> {
-    let cpus = at.limits().cpus().max(1);
+    let online = at.limits().online();
     let all = at.kernel().interrupts.load(Ordering::Relaxed);
     // What this kernel itself interrupts: the code of programs on other processors.
-    let parts: String = shares(all, cpus as u64).map(|part| format!(" {part:>10}")).collect();
-    let header = per_cpu_header(cpus, 11);
+    let parts: String = shares(all, online.count() as u64).map(|part| format!(" {part:>10}")).collect();
+    let header = per_cpu_header(online, 11);
     line(format_args!("{header}\nRES:{parts}   Rescheduling interrupts"))
 }
 
@@ -132,11 +132,11 @@ fn shares(all: u64, cpus: u64) -> impl Iterator<Item = u64> {
 }
 
 fn softirqs(at: &At) -> Result<Vec<u8>> {
-    let cpus = at.limits().cpus();
-    let mut s = per_cpu_header(cpus, 20);
+    let online = at.limits().online();
+    let mut s = per_cpu_header(online, 20);
     s.push('\n');
     for n in ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"] {
-        let _ = writeln!(s, "{n:>12}:{}", format!(" {:>10}", 0).repeat(cpus));
+        let _ = writeln!(s, "{n:>12}:{}", format!(" {:>10}", 0).repeat(online.count()));
     }
     Ok(s.into_bytes())
 }
@@ -284,13 +284,14 @@ const TICKS: u64 = 1000;
 /// one, and how often one got it. There are no scheduling domains.
 fn schedstat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
-    let cpus = at.limits().cpus().max(1) as u64;
+    let online = at.limits().online();
+    let cpus = online.count() as u64;
     let (user, sys) = k.processor_time();
     let [.., involuntary] = counts_total(k);
     let ran = shares(user + sys, cpus);
     let parts = ran.zip(shares(k.run_delay(), cpus)).zip(shares(k.sleeps() + involuntary, cpus));
     let mut s = format!("version 17\ntimestamp {}\n", FIRST_TICK + uptime_ns() / (1_000_000_000 / TICKS));
-    for (i, ((ran, waited), count)) in parts.enumerate() {
+    for (i, ((ran, waited), count)) in online.iter().zip(parts) {
         let _ = writeln!(s, "cpu{i} 0 0 0 0 0 0 {ran} {waited} {count}");
     }
     Ok(s.into_bytes())
@@ -314,12 +315,13 @@ fn stat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
     let (user, sys) = k.processor_time();
     let (user, sys) = (crate::pid::ticks(user), crate::pid::ticks(sys));
-    let cpus = at.limits().cpus().max(1) as u64;
+    let online = at.limits().online();
+    let cpus = online.count() as u64;
     let up = crate::pid::ticks(uptime_ns());
     let idle = (up * cpus).saturating_sub(user + sys);
     let mut s = format!("cpu  {user} 0 {sys} {idle} 0 0 0 0 0 0\n");
     let parts = shares(user, cpus).zip(shares(sys, cpus)).zip(shares(idle, cpus));
-    for (i, ((user, sys), idle)) in parts.enumerate() {
+    for (i, ((user, sys), idle)) in online.iter().zip(parts) {
         let _ = writeln!(s, "cpu{i} {user} 0 {sys} {idle} 0 0 0 0 0 0");
     }
     let (run, _) = k.running();
@@ -345,7 +347,7 @@ fn uptime(at: &At) -> Result<Vec<u8>> {
     let host = uptime_ns();
     let up = host.saturating_add_signed(boottime_offset(at)) / 10_000_000;
     let (u, s) = k.processor_time();
-    let idle = (host / 10_000_000 * at.limits().cpus() as u64).saturating_sub((u + s) / 10_000_000);
+    let idle = (host / 10_000_000 * at.limits().online().count() as u64).saturating_sub((u + s) / 10_000_000);
     line(format_args!("{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100))
 }
 

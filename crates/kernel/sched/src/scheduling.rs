@@ -1,6 +1,6 @@
 //! Scheduling parameters of a thread: recorded and reported; the host schedules. See sched(7), ioprio_set(2).
 
-use abi::libc;
+use abi::{CpuMask, libc};
 use lock_order::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
@@ -17,8 +17,8 @@ pub struct Scheduling {
     pub policy: Mutex<(i32, i32)>,
     /// I/O priority.
     pub ioprio: AtomicI32,
-    /// sched_setaffinity(2) mask, bit per processor.
-    pub affinity: AtomicU64,
+    /// sched_setaffinity(2) mask.
+    pub affinity: Mutex<CpuMask>,
     /// Time slice of sched_setattr(2) in nanoseconds, 0 for the default.
     pub slice: AtomicU64,
 }
@@ -26,7 +26,7 @@ pub struct Scheduling {
 impl Default for Scheduling {
     fn default() -> Self {
         let policy = (libc::SCHED_OTHER, 0);
-        Scheduling::from(SchedulingState { nice: 0, policy, ioprio: 0, affinity: u64::MAX, slice: 0 })
+        Scheduling::from(SchedulingState { nice: 0, policy, ioprio: 0, affinity: CpuMask::ALL, slice: 0 })
     }
 }
 
@@ -45,11 +45,14 @@ impl Scheduling {
 
     /// As plain data.
     pub fn state(&self) -> SchedulingState {
+        // One lock after the other.
+        let policy = *self.policy.lock();
+        let affinity = *self.affinity.lock();
         SchedulingState {
             nice: self.nice.load(Relaxed),
-            policy: *self.policy.lock(),
+            policy,
             ioprio: self.ioprio.load(Relaxed),
-            affinity: self.affinity.load(Relaxed),
+            affinity,
             slice: self.slice.load(Relaxed),
         }
     }
@@ -62,7 +65,7 @@ pub struct SchedulingState {
     pub nice: i32,
     pub policy: (i32, i32),
     pub ioprio: i32,
-    pub affinity: u64,
+    pub affinity: CpuMask,
     pub slice: u64,
 }
 
@@ -72,7 +75,7 @@ impl From<SchedulingState> for Scheduling {
             nice: AtomicI32::new(s.nice),
             policy: Mutex::new(s.policy),
             ioprio: AtomicI32::new(s.ioprio),
-            affinity: AtomicU64::new(s.affinity),
+            affinity: Mutex::new(s.affinity),
             slice: AtomicU64::new(s.slice),
         }
     }
@@ -84,8 +87,13 @@ mod tests {
 
     #[test]
     fn state_and_back() {
-        let state =
-            SchedulingState { nice: 3, policy: (libc::SCHED_RR, 5), ioprio: 7, affinity: 6, slice: 9 };
+        let state = SchedulingState {
+            nice: 3,
+            policy: (libc::SCHED_RR, 5),
+            ioprio: 7,
+            affinity: CpuMask::first(6),
+            slice: 9,
+        };
         assert_eq!(Scheduling::from(state).state(), state);
     }
 

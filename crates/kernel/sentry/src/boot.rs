@@ -80,7 +80,9 @@ pub fn run(
 /// The host's memory and processors, and the container's control group there.
 fn limits(spec: &SandboxSpec, fds: &mut Fds) -> Result<Limits, StartError> {
     let files = control_group(spec, fds)?;
-    Ok(Limits::new(hostsys::clock::total_memory(), hostsys::clock::processors(), files))
+    let online = abi::CpuMask::parse_list(&spec.processors).unwrap_or_default();
+    let processors = container::Processors::new(online, hostsys::cpu::allowed());
+    Ok(Limits::new(hostsys::clock::total_memory(), processors, files))
 }
 
 /// Writes packets to a file, if the specification wants that.

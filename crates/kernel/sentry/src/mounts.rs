@@ -101,7 +101,6 @@ fn flags_of(m: &MountSpec) -> MountFlags {
     };
     f.set(MountFlags::NODIRATIME, m.nodiratime);
     f.set(MountFlags::NOSYMFOLLOW, m.nosymfollow);
-    f.set(MountFlags::RDONLY, m.readonly);
     f.set(MountFlags::NOEXEC, m.noexec);
     f.set(MountFlags::NOSUID, m.nosuid);
     f.set(MountFlags::NODEV, m.nodev);
@@ -195,8 +194,7 @@ fn add(
     let before = walk::lookup(cx, view, &Start::Cwd, m.destination.as_bytes(), Lookup::FOLLOW).ok();
     let at = places::find_or_make(cx, view, &m.destination, root.is_dir()).map_err(fail)?;
     let source = if m.source.is_empty() { m.fstype.as_bytes() } else { m.source.as_bytes() };
-    let mut flags = flags_of(m);
-    flags.set(MountFlags::RDONLY, readonly);
+    let flags = flags_of(m);
     let mount = Mount::new(sb, root, flags, source);
     view.ns.add(&at, &mount).map_err(fail)?;
     if let Some(before) = before
@@ -206,6 +204,10 @@ fn add(
     }
     if m.copy_up {
         copy_up::tree(cx, &at, &mount.root_path()).map_err(fail)?;
+    }
+    // A new tmpfs gets its mode and its content before.
+    if readonly {
+        mount.set_flags(mount.flags() | MountFlags::RDONLY);
     }
     view.ns.propagate(&cx.creds(), &mount, propagation(m.propagation), false).map_err(fail)?;
     Ok(())

@@ -91,23 +91,30 @@ fn rlimits(container: &Container, p: &ProcessSpec) -> Rlimits {
     limits
 }
 
+/// Makes `p.cwd` the working directory. As with runc and crun, a process may begin in a directory that its user may not
+/// enter (an image with `WORKDIR /root` that is run as another user): the container's root enters it before the identity
+/// changes. Where root may not, in a file system that a program inside serves, the process's own rights are asked.
 pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> {
     let fs = c.fs();
-    let find = |c: &Current| {
+    let fail = |e: Errno| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e)));
+    let enter = |cx: &dyn vfs::Caller| {
         let look = namei::Lookup::FOLLOW | namei::Lookup::DIRECTORY;
-        namei::walk::lookup(c, &fs.view(), &namei::Start::Cwd, p.cwd.as_bytes(), look)
+        let path = namei::walk::lookup(cx, &fs.view(), &namei::Start::Cwd, p.cwd.as_bytes(), look)?;
+        vfs::access::may(cx, &path, rights::mode::MAY_EXEC)?;
+        Ok(path)
     };
-    let mut found = find(c);
+    let root = Arc::new(Credentials::root(&c.vfs().resources.user_ns, rights::Cap::ALL));
+    let find = || match enter(&vfs::As::new(c, &root)) {
+        Err(Errno::EACCES | Errno::EPERM) => enter(c),
+        found => found,
+    };
+    let mut found = find();
     if matches!(found, Err(Errno::ENOENT)) && p.create_cwd {
         places::find_or_make(&vfs::Internal::new(c.vfs()), &fs.view(), &p.cwd, true)
             .map_err(|e| other(format!("cannot create the working directory {:?}: {}", p.cwd, text(e))))?;
-        found = find(c);
+        found = find();
     }
-    let path =
-        found.map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
-    vfs::access::may(c, &path, rights::mode::MAY_EXEC)
-        .map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
-    fs.set_cwd(path);
+    fs.set_cwd(found.map_err(fail)?);
     Ok(())
 }
 

@@ -8,11 +8,9 @@ mod cache;
 mod devices;
 mod net;
 
-use abi::{Errno, Result};
+use abi::{CpuMask, Errno, Result};
 use devices::Class;
-use kernfs::{
-    At, Child, Entry, FsType, KernFs, Names, What, all, dir, line, mask_list, mask_words, memory_used, text,
-};
+use kernfs::{At, Child, Entry, FsType, KernFs, Names, What, dir, line, memory_used, text};
 use std::sync::Arc;
 use task::Kernel;
 use vfs::FileSystem;
@@ -88,7 +86,7 @@ static SYSTEM: [Entry; 2] = [
 
 static CPU: &[Entry] = &[
     text("isolated", |_| line("")),
-    text("kernel_max", |_| line(63)),
+    text("kernel_max", |_| line(CpuMask::MOST - 1)),
     text("offline", |_| line("")),
     text("online", online),
     text("possible", online),
@@ -123,12 +121,12 @@ static THP: [Entry; 5] = [
 ];
 
 fn online(at: &At) -> Result<Vec<u8>> {
-    line(mask_list(all(at.limits().cpus())))
+    line(at.limits().online().list())
 }
 
 fn every(at: &At) -> Result<Vec<u8>> {
-    let n = at.limits().cpus();
-    line(mask_words(all(n), n))
+    let online = at.limits().online();
+    line(online.words(online.width()))
 }
 
 fn node_meminfo(at: &At) -> Result<Vec<u8>> {
@@ -164,23 +162,23 @@ fn number(at: &At) -> Result<Vec<u8>> {
 }
 
 fn me(at: &At) -> Result<Vec<u8>> {
-    line(mask_words(1u64.checked_shl(at.n as u32).unwrap_or(0), at.limits().cpus()))
+    line(CpuMask::one(usize::try_from(at.n).unwrap_or(0)).words(at.limits().online().width()))
 }
 
 impl Names for Cpus {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
         let n = std::str::from_utf8(name).ok().and_then(|s| s.strip_prefix("cpu")).ok_or(Errno::ENOENT)?;
         let i: usize = n.parse().map_err(|_| Errno::ENOENT)?;
-        if i >= at.limits().cpus() || i.to_string() != n {
+        if !at.limits().online().contains(i) || i.to_string() != n {
             return Err(Errno::ENOENT);
         }
         Ok(Child { entry: &ONE, proc: None, n: i as i64 })
     }
     fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
         let one = |i: usize| (i as u64, format!("cpu{i}"), Child { entry: &ONE, proc: None, n: i as i64 });
-        Ok((0..at.limits().cpus()).map(one).collect())
+        Ok(at.limits().online().iter().map(one).collect())
     }
     fn subdirs(&self, at: &At) -> u64 {
-        at.limits().cpus() as u64
+        at.limits().online().count() as u64
     }
 }

@@ -39,7 +39,7 @@ impl Kernel {
             *used.entry(group.id()).or_default() += process.new_time(&counted).iter().sum::<u64>();
         }
         let used = |id: u64| used.get(&id).copied().unwrap_or(0);
-        let processors = u32::try_from(self.first.limits().cpus()).unwrap_or(u32::MAX);
+        let processors = u32::try_from(self.first.limits().allowed().count()).unwrap_or(u32::MAX);
         let look = self.cgroups.look_at_cpu(begun, used, processors);
         self.bandwidth.any.store(look.any, Ordering::SeqCst);
         if look.any {

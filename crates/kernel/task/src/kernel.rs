@@ -400,7 +400,7 @@ impl Kernel {
             return fresh;
         }
         let (user, sys) = self.processor_time();
-        let (ready, processors) = (self.running().0.saturating_sub(1), self.first.limits().cpus());
+        let (ready, processors) = (self.running().0.saturating_sub(1), self.first.limits().allowed().count());
         let mut load = self.load.lock();
         load.fresh(now).unwrap_or_else(|| load.step(now, user + sys, ready, processors))
     }

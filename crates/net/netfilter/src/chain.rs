@@ -51,10 +51,10 @@ impl Lists {
         self.0.iter().flatten().map(Vec::len).sum()
     }
 
-    /// Equal priorities run in the order of their registration.
+    /// Of equal priorities the one that was registered last runs first, as with Linux, which inserts a chain before its equals.
     pub(crate) fn insert(&mut self, family: Family, point: Point, hook: Hook) {
         let list = &mut self.0[family as usize][point as usize];
-        let place = list.partition_point(|other| other.priority <= hook.priority);
+        let place = list.partition_point(|other| other.priority < hook.priority);
         list.insert(place, hook);
     }
 

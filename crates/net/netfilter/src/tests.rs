@@ -110,7 +110,7 @@ fn chains_run_in_order_and_end_with_their_registration() {
     let all = [add(priority::FILTER, "filter"), add(priority::RAW, "raw"), add(priority::FILTER, "later")];
     let (a, b) = (host.udp("127.0.0.1:1000"), host.udp("127.0.0.1:53"));
     send(&a, addr("127.0.0.1:53"), b"x").unwrap();
-    assert_eq!(*seen.lock(), ["raw", "filter", "later"]);
+    assert_eq!(*seen.lock(), ["raw", "later", "filter"]);
     assert_eq!(receive(&b), Some(addr("127.0.0.1:1000")));
     drop(all);
     send(&a, addr("127.0.0.1:53"), b"x").unwrap();

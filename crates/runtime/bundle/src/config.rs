@@ -213,6 +213,7 @@ fn prepare(
         console_size: console_size(process),
         preserved,
         control_group: Vec::new(),
+        processors: hostsys::cpu::online(),
         signals_end_init: false,
         own_init: false,
         network,

@@ -195,6 +195,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         console_size: WindowSize::default(),
         preserved,
         control_group: Vec::new(),
+        processors: hostsys::cpu::online(),
         signals_end_init: true,
         own_init,
         network: options.network,

@@ -1,15 +1,17 @@
 //! `linux.seccomp`: the filter of the container's processes, enforced by the kernel inside.
 //!
 //! As runc does: names that this architecture does not have are left out; so is a rule with the default action; several
-//! conditions on one argument are alternatives, on different arguments they must all hold; a call newer than all that
+//! conditions on one argument are alternatives, on different arguments they must all hold; of several rules that match a call
+//! the one decides that libseccomp takes; rules that contradict each other are an error; a call newer than all that
 //! the profile mentions answers ENOSYS instead of the default action, so that programs fall back.
 
-use crate::{Result, fail};
+use crate::{Error, Result, fail};
 use oci_spec::runtime::{
     LinuxSeccomp, LinuxSeccompAction as A, LinuxSeccompArg, LinuxSeccompFilterFlag as Flag,
     LinuxSeccompOperator as Op, LinuxSyscall,
 };
 use seccomp::compile::{Condition, Operator, Rule, Rules};
+use seccomp::precedence::Contradiction;
 use seccomp::{RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, RET_KILL_THREAD, RET_LOG, RET_TRACE, RET_TRAP};
 use spec::SeccompFilter;
 
@@ -48,6 +50,7 @@ pub fn compile(profile: &LinuxSeccomp) -> Result<Option<SeccompFilter>> {
         return Ok(None);
     }
     let lets_through = default == RET_ALLOW || default == RET_LOG;
+    rules.rules = seccomp::precedence::sorted(&rules.rules).map_err(contradiction)?;
     rules.unknown = (!lets_through && rules.newest != 0).then_some(RET_ERRNO | ENOSYS);
     let Ok(instructions) = rules.compile() else {
         fail!("linux.seccomp: the profile is longer than a filter may be; use fewer conditions")
@@ -61,6 +64,14 @@ pub fn compile(profile: &LinuxSeccomp) -> Result<Option<SeccompFilter>> {
             }
     });
     Ok(Some(SeccompFilter { instructions, flags }))
+}
+
+fn contradiction(Contradiction(nr): Contradiction) -> Error {
+    let name = seccomp::name(nr).unwrap_or("a call");
+    Error(format!(
+        "linux.seccomp.syscalls: two entries for {name} have the same conditions, or the conditions of one are the beginning of \
+         those of an earlier one, and their actions differ; leave one out"
+    ))
 }
 
 /// The return value of an action.

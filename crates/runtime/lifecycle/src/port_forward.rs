@@ -9,13 +9,16 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandbox::client::Client;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::Builder;
 use std::time::Duration;
+
+/// Bytes that are read at a time.
+const PIECE: usize = 64 << 10;
 
 /// Where connections come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +100,22 @@ fn listen(
     }
 }
 
+/// Passes bytes on as they come, until their end.
+///
+/// `std::io::copy` would splice(2), which waits in the kernel for more (Linux 6.18, from a pipe to a TCP socket) while what it took
+/// is not sent: a request or an answer would come when the next one does.
+fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => to.write_all(buffer.get(..length).unwrap_or_default())?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Connects inside and passes bytes on until both directions are over.
 fn pass_on(client: Client, socket: OwnedFd, port: u16) -> Result<()> {
     let (write, read) = client.forward(port).map_err(|e| Error::from(e.to_string()))?;
@@ -105,9 +124,9 @@ fn pass_on(client: Client, socket: OwnedFd, port: u16) -> Result<()> {
     let mut socket_out = File::from(socket.try_clone()?);
     let inward = Builder::new().name("forward in".into()).spawn(move || {
         // A broken direction ends like one that is over.
-        let _ = io::copy(&mut socket_in, &mut write);
+        let _ = copy(&mut socket_in, &mut write);
     })?;
-    let _ = io::copy(&mut read, &mut socket_out);
+    let _ = copy(&mut read, &mut socket_out);
     let _ = shutdown(&socket, Shutdown::Write);
     let _ = inward.join();
     Ok(())

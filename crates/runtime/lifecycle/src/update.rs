@@ -12,6 +12,7 @@ pub fn update(settings: &Settings, id: &str, resources: &LinuxResources) -> Resu
         return Err("container not running".into());
     }
     let _lock = container.lock()?;
+    let resources = &named(resources);
     record.groups()?.set(resources)?;
     weights::update(settings, &container, record.clone(), resources)?;
     if let Some(pids) = resources.pids() {
@@ -19,15 +20,36 @@ pub fn update(settings: &Settings, id: &str, resources: &LinuxResources) -> Resu
             return Err("the container is paused: resume it to change how many tasks it may have".into());
         }
         // The limit itself is the kernel's business inside; the host's is wider.
-        let limit = u32::try_from(pids.limit()).ok().filter(|limit| *limit > 0);
+        let limit = u32::try_from(pids.limit()).ok();
         connect(&container)?.limit_tasks(limit)?;
     }
     Ok(())
 }
 
+/// What there is to change. A limit of 0 tasks changes nothing, as with crun and runc; -1 takes the limit away.
+fn named(resources: &LinuxResources) -> LinuxResources {
+    let mut named = resources.clone();
+    if named.pids().as_ref().is_some_and(|pids| pids.limit() == 0) {
+        named.set_pids(None);
+    }
+    named
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oci_spec::runtime::LinuxPids;
+
+    #[test]
+    fn no_tasks_are_no_limit_to_set() {
+        let of = |limit| {
+            let (mut resources, mut pids) = (LinuxResources::default(), LinuxPids::default());
+            pids.set_limit(limit);
+            resources.set_pids(Some(pids));
+            named(&resources).pids().as_ref().map(LinuxPids::limit)
+        };
+        assert_eq!([of(0), of(1), of(-1)], [None, Some(1), Some(-1)]);
+    }
     use crate::testing::{StateDir, record};
 
     #[test]

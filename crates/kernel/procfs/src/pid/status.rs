@@ -1,8 +1,8 @@
 //! /proc/PID/status. See proc_pid_status(5).
 
 use crate::pid::stat::{name, relations, state};
-use abi::{PAGE_SIZE, Result, SigSet, Signal, page_down, page_up};
-use kernfs::{At, Proc, mask_list, mask_words, resident};
+use abi::{CpuMask, PAGE_SIZE, Result, SigSet, Signal, page_down, page_up};
+use kernfs::{At, Proc, resident};
 use mm::{Mm, VmaKind};
 use sched::Usage;
 use std::fmt::Write;
@@ -201,9 +201,9 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let sig = signal_sets(p, task.as_deref());
     let limit = p.group.rlimit(libc::RLIMIT_SIGPENDING as i32);
     let nnp = task.as_ref().is_some_and(|t| t.no_new_privs.load(Ordering::Relaxed));
-    let processors = p.group.container.limits().cpus();
-    let all = kernfs::all(processors);
-    let cpus = task.as_ref().map_or(all, |t| t.scheduling.affinity.load(Ordering::Relaxed) & all);
+    let limits = p.group.container.limits();
+    let asked = task.as_ref().map_or(CpuMask::ALL, |t| *t.scheduling.affinity.lock());
+    let cpus = limits.allowed_of(&asked);
     let threads = p.group.threads().len().max(1);
     let [voluntary, involuntary] = task.as_ref().map_or([0; 2], |t| switches(t));
     let _ = write!(
@@ -228,9 +228,9 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         u8::from(nnp),
         task.as_ref().map_or(0, |t| t.seccomp.mode()),
         task.as_ref().map_or(0, |t| t.seccomp.filters()),
-        mask_words(cpus, processors),
-        mask_list(cpus),
-        mask_words(1, 1024),
+        cpus.words(limits.online().width()),
+        cpus.list(),
+        CpuMask::one(0).words(1024),
     );
     out.extend(s.into_bytes());
     Ok(out)

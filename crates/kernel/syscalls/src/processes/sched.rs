@@ -2,7 +2,7 @@
 
 use crate::arg::Ptr;
 use abi::time::Timespec;
-use abi::{Errno, PAGE_SIZE};
+use abi::{CpuMask, Errno, PAGE_SIZE};
 use caller::{HasCredentials, Identity};
 use rights::Cap;
 use sched::RESET_ON_FORK;
@@ -148,7 +148,7 @@ pub fn sched_get_priority_min(_c: &mut Current, policy: i32) -> SysResult {
 /// The time slice in nanoseconds: what was set, or Linux's default, which grows with the number of processors.
 fn slice(c: &Current, pid: i32) -> Result<u64, Errno> {
     let set = holder(c, pid)?.scheduling.slice.load(Ordering::Relaxed);
-    let factor = 1 + c.limits().cpus().clamp(1, 8).ilog2();
+    let factor = 1 + c.limits().online().count().clamp(1, 8).ilog2();
     Ok(if set > 0 { set } else { 700_000 * u64::from(factor) })
 }
 
@@ -164,40 +164,43 @@ pub fn sched_rr_get_interval(c: &mut Current, pid: i32, out: Ptr) -> SysResult {
     Ok(0)
 }
 
-fn all_cpus(c: &Current) -> u64 {
-    // Read once: an update may change it at any time.
-    let cpus = c.limits().cpus();
-    if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
+/// Bytes of a set of processors: as many words as Linux needs for the highest number.
+fn set_size(c: &Current) -> usize {
+    c.limits().online().width().div_ceil(64).max(1) * 8
 }
 
 pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
-    let mut b = [0u8; 8];
-    let n = len.min(8) as usize;
-    c.read_bytes(mask.0, &mut b[..n])?;
+    let size = set_size(c);
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(size)];
+    c.read_bytes(mask.0, &mut bytes)?;
     let t = any_holder(c, pid)?;
     may_change(c, &t)?;
-    let m = u64::from_le_bytes(b) & all_cpus(c);
-    if m == 0 {
+    let asked = CpuMask::from_bytes(&bytes);
+    if asked.and(&c.limits().allowed()).is_empty() {
         return Err(Errno::EINVAL.into());
     }
-    t.scheduling.affinity.store(m, Ordering::Relaxed);
+    *t.scheduling.affinity.lock() = asked;
     Ok(0)
 }
 
 pub fn sched_getaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
-    if len.saturating_mul(8) < c.limits().cpus() as u64 || !len.is_multiple_of(8) {
+    let processors = c.limits().online().width() as u64;
+    if len.saturating_mul(8) < processors || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
-    let m = any_holder(c, pid)?.scheduling.affinity.load(Ordering::Relaxed) & all_cpus(c);
-    c.write_value(mask.0, &m)?;
-    Ok(8)
+    let asked = *any_holder(c, pid)?.scheduling.affinity.lock();
+    let bytes = c.limits().allowed_of(&asked).to_bytes();
+    let size = set_size(c).min(usize::try_from(len).unwrap_or(usize::MAX)).min(bytes.len());
+    c.write_bytes(mask.0, &bytes[..size])?;
+    Ok(size as u64)
 }
 
 pub fn getcpu(c: &mut Current, cpu: Ptr, node: Ptr) -> SysResult {
     // The host decides where a thread runs; any allowed processor is a true answer of the moment.
-    let m = c.task.scheduling.affinity.load(Ordering::Relaxed) & all_cpus(c);
+    let asked = *c.task.scheduling.affinity.lock();
     if !cpu.is_null() {
-        c.write_value(cpu.0, &m.trailing_zeros())?;
+        let first = c.limits().allowed_of(&asked).iter().next().unwrap_or(0);
+        c.write_value(cpu.0, &(first as u32))?;
     }
     if !node.is_null() {
         c.write_value(node.0, &0u32)?;
