@@ -589,3 +589,68 @@ def kind_landlock():
         os._exit(0)
     ended(other)
     same(may("/dev/shm/f", os.O_WRONLY), True, "this process")
+
+
+def kind_pidfds():
+    """pidfds of a process have the same inode afterwards, and so have those that a message and a peer bring."""
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    b.setsockopt(socket.SOL_SOCKET, 76, 1)
+    b.setsockopt(socket.SOL_SOCKET, 83, 0)
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        a.send(b"from the child")
+        os.read(r, 1)
+        os._exit(3)
+    fd = os.pidfd_open(child)
+    os.set_blocking(fd, True)
+    ino = lambda fd: os.fstat(fd).st_ino
+    before = ino(fd)
+    select.select([b], [], [])
+    pause()
+    same((ino(fd), ino(os.pidfd_open(child))), (before, before), "inode")
+    same(ino(os.pidfd_open(os.getpid())) != before, True, "another process")
+    data, control, _, _ = b.recvmsg(100, 100)
+    same((data, [(c[0], c[1]) for c in control]), (b"from the child", [(socket.SOL_SOCKET, 4)]))
+    same(ino(struct.unpack("i", control[0][2])[0]), before, "sender")
+    peer = struct.unpack("i", a.getsockopt(socket.SOL_SOCKET, 77, 4))[0]
+    same(ino(peer), ino(os.pidfd_open(os.getpid())), "peer")
+    try:
+        socket.send_fds(a, [b"x"], [0])
+        same(True, False, "descriptors are taken")
+    except PermissionError:
+        pass
+    same(select.select([fd], [], [], 0)[0], [], "alive")
+    os.write(w, b"x")
+    select.select([fd], [], [])
+    same(os.waitpid(child, 0)[1], 3 << 8)
+
+
+def kind_guard_pages():
+    """Guard pages of private memory and of a mapped file are there afterwards, and what is around them."""
+    size = 4096
+    libc.mmap.restype = ctypes.c_void_p
+    place = lambda at: ctypes.c_void_p(at)
+    memory = libc.mmap(None, ctypes.c_size_t(4 * size), 3, 0x22, -1, ctypes.c_long(0))
+    file = os.open("/etc/passwd", os.O_RDONLY)
+    text = libc.mmap(None, ctypes.c_size_t(size), 1, 2, file, ctypes.c_long(0))
+    ctypes.memset(memory, 0x5A, 4 * size)
+    for at, pages in ((memory + size, 2), (text, 1)):
+        same(libc.madvise(place(at), ctypes.c_size_t(pages * size), 102), 0, "MADV_GUARD_INSTALL")
+
+    def dies(at):
+        child = os.fork()
+        if child == 0:
+            ctypes.string_at(at, 1)
+            os._exit(0)
+        return os.waitpid(child, 0)[1] & 0x7F == signal.SIGSEGV
+
+    pause()
+    same([dies(memory + at) for at in (0, size, 3 * size - 1, 3 * size)], [False, True, True, False])
+    same(dies(text), True, "file")
+    same(libc.madvise(place(memory + size), ctypes.c_size_t(size), 103), 0, "MADV_GUARD_REMOVE")
+    same(libc.madvise(place(text), ctypes.c_size_t(size), 103), 0, "MADV_GUARD_REMOVE")
+    same(ctypes.string_at(memory, 2 * size), b"\x5a" * size + b"\0" * size)
+    same(ctypes.string_at(memory + 3 * size, size), b"\x5a" * size)
+    same(dies(memory + 2 * size), True)
+    same(ctypes.string_at(text, 5), b"root:")

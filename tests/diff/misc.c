@@ -87,6 +87,13 @@ TEST(getrandom_forms) {
     CHECK_ERR(getrandom(a, 10, 0x100), EINVAL);
     CHECK_ERR(syscall(SYS_getrandom, BAD_PTR, 10, 0), EFAULT);
     CHECK_CHILD(unsigned char c[16]; CHECK_EQ(getrandom(c, 16, 0), 16));
+    // As far as the memory goes.
+    char *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    SYS(mprotect(m + 4096, 4096, PROT_NONE));
+    int sizes[] = {4, 100, 300, 5000};
+    for (int i = 0; i < 4; i++) CHECK_EQ(getrandom(m + 4093, sizes[i], 0), 3);
+    CHECK_EQ(getrandom(m, 8192, 0), 4096);
+    CHECK_ERR(getrandom(m + 4096, 8, 0), EFAULT);
 }
 TEST(uname_and_hostname) {
     struct utsname u;

@@ -192,7 +192,7 @@ pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
             out.extend(b" unbindable");
         }
         out.extend(format!(" - {} ", shown_type(&m)).bytes());
-        escape(&mut out, source(&m), SPECIAL);
+        escape(&mut out, source(&m), SPECIAL_TAB);
         out.extend(format!(" {}{}\n", m.sb.flags().words(), extra(&m)).bytes());
     }
     Ok(out)
@@ -202,7 +202,7 @@ pub fn mountstats(at: &At) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     for (m, place) in visible(&*view(at)?)? {
         out.extend(b"device ");
-        escape(&mut out, source(&m), SPECIAL);
+        escape(&mut out, source(&m), SPECIAL_TAB);
         out.extend(b" mounted on ");
         escape(&mut out, &place, SPECIAL);
         out.extend(format!(" with fstype {}\n", shown_type(&m)).bytes());

@@ -88,8 +88,8 @@ const PIECE: u64 = 64 << 10;
 /// Writes a piece of a result to guest memory now: what is queued for the resume would be held by the sentry until then.
 fn put_piece(c: &mut Current, at: u64, piece: &[u8]) -> usize {
     if piece.len() <= 256 {
-        // Whole or not at all, as Linux has it for short requests.
-        return if c.write_bytes(at, piece).is_ok() { piece.len() } else { 0 };
+        // Along with the answer, or as far as it goes.
+        return c.write_some(at, piece);
     }
     if c.fault_in(at, piece.len() as u64).is_err() {
         return 0;
