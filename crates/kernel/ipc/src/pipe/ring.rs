@@ -140,12 +140,13 @@ impl Ring {
     }
 
     /// Moves bytes from the front to `buf`. A packet ends the read; what does not fit of it is lost.
+    #[cfg(test)]
     pub fn pop(&mut self, buf: &mut [u8]) -> usize {
         let want = buf.len();
         self.pop_whole(buf, want)
     }
 
-    /// As `pop` of `want` bytes; what is taken of a slot must fit into `buf`, or nothing of the slot is.
+    /// Moves `want` bytes from the front to `buf`. A packet ends the read. What is taken of a slot must fit into `buf`, or nothing of the slot is.
     pub fn pop_whole(&mut self, buf: &mut [u8], want: usize) -> usize {
         let mut done = 0;
         while done < want {
