@@ -86,7 +86,7 @@ impl Current {
         let (task, thread) = (child.task.clone(), a.has(CLONE_THREAD));
         if thread {
             let threads = u32::try_from(self.task.group.threads().len()).unwrap_or(u32::MAX);
-            let processors = u32::try_from(self.kernel().first.limits().cpus()).unwrap_or(u32::MAX);
+            let processors = u32::try_from(self.kernel().first.limits().online().count()).unwrap_or(u32::MAX);
             self.mm.futex_hash.lock().grow(threads, processors);
         }
         let number = task.nr_in(self.task.pids());
