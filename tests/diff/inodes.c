@@ -65,7 +65,7 @@ TEST(watch_on_the_multiplexer) {
     int i = SYS(inotify_init1(IN_NONBLOCK));
     SYS(inotify_add_watch(i, "/dev/pts/ptmx", IN_ALL_EVENTS));
     int m = SYS(open("/dev/pts/ptmx", O_RDWR | O_NOCTTY));
-    // All who make terminals share it.
+    // All makers of terminals share it.
     CHECK_STR(events(i), "");
     close(m);
     CHECK_STR(events(i), "");

@@ -49,6 +49,9 @@ TEST(leader_that_ends_alone) {
     OK(send_null(process));
     OK(send_null(leader));
     OK(send_null(thread));
+    // What is sent to the leader is lost, and does not end the process.
+    OK(syscall(SYS_pidfd_send_signal, leader, SIGTERM, 0, 0));
+    CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(send_null(leader), EPERM));
     // /proc shows a zombie.
     char path[64], b[4096];
     const char *const links[] = {"exe", "cwd", "root", "ns/net", "ns/mnt"};

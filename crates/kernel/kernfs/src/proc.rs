@@ -55,7 +55,7 @@ impl Proc {
             None => self.group.any_thread().filter(|t| !t.is_leaving()),
         }
     }
-    /// The thread whose memory, files and namespaces are shown: of a process its leader. When that one has ended, nothing is
+    /// The thread with the memory, files and namespaces that are shown: of a process its leader. When that one has ended, nothing is
     /// shown, whatever the other threads do.
     pub fn main_task(&self) -> Option<Arc<Task>> {
         if self.thread.is_some() {

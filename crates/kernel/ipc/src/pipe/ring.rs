@@ -139,14 +139,8 @@ impl Ring {
         done
     }
 
-    /// Moves bytes from the front to `buf`. A packet ends the read; what does not fit of it is lost.
-    #[cfg(test)]
-    pub fn pop(&mut self, buf: &mut [u8]) -> usize {
-        let want = buf.len();
-        self.pop_whole(buf, want)
-    }
-
-    /// Moves `want` bytes from the front to `buf`. A packet ends the read. What is taken of a slot must fit into `buf`, or nothing of the slot is.
+    /// Moves `want` bytes from the front to `buf`. What is taken of a slot must fit into `buf`, or nothing of the slot is. A
+    /// packet ends the read; what is not wanted of it is lost.
     pub fn pop_whole(&mut self, buf: &mut [u8], want: usize) -> usize {
         let mut done = 0;
         while done < want {
@@ -222,6 +216,27 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Ring {
+        fn pop(&mut self, buf: &mut [u8]) -> usize {
+            let want = buf.len();
+            self.pop_whole(buf, want)
+        }
+    }
+
+    #[test]
+    fn slots_that_do_not_fit_stay() {
+        let (mut ring, mut buf) = (Ring::new(4), [0; SLOT + 2]);
+        ring.push(&[1; SLOT], false);
+        ring.push(b"abcd", false);
+        ring.push(b"packet", true);
+        assert_eq!(ring.pop_whole(&mut buf, SLOT + 100), SLOT);
+        assert_eq!(ring.pop_whole(&mut buf[..3], 100), 0);
+        assert_eq!((ring.pop_whole(&mut buf[..3], 3), &buf[..3]), (3, &b"abc"[..]));
+        assert_eq!(ring.pop_whole(&mut buf[..3], 100), 1);
+        assert_eq!((ring.pop_whole(&mut buf[..3], 100), ring.len()), (0, 6));
+        assert_eq!((ring.pop_whole(&mut buf[..3], 3), ring.len()), (3, 0));
+    }
 
     #[test]
     fn state_and_back() {

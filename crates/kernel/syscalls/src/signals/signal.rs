@@ -342,33 +342,47 @@ fn pidfd_scope(flags: u32, of_thread: bool) -> Result<Scope, Errno> {
     }
 }
 
-/// A process, and the thread of it that a descriptor with PIDFD_THREAD is for. A directory of /proc will do, too.
-/// Says also whether it is for a leader that has ended: what is sent to that one is lost.
-fn pidfd_target(c: &Current, fd: Fd) -> Result<(Arc<ThreadGroup>, Option<Arc<Task>>, bool), Errno> {
+/// What pidfd_send_signal(2) sends to.
+struct PidfdTarget {
+    group: Arc<ThreadGroup>,
+    /// The thread that a descriptor with PIDFD_THREAD is for.
+    thread: Option<Arc<Task>>,
+    /// It is for a leader that has ended: what is sent to that one is lost.
+    dead: bool,
+}
+
+impl PidfdTarget {
+    fn new(group: Arc<ThreadGroup>, thread: Option<Arc<Task>>) -> PidfdTarget {
+        PidfdTarget { group, thread, dead: false }
+    }
+}
+
+/// The target of a pidfd. A directory of /proc will do, too.
+fn pidfd_target(c: &Current, fd: Fd) -> Result<PidfdTarget, Errno> {
     const SELF_THREAD: i32 = -10_000;
     const SELF_GROUP: i32 = -10_001;
     match fd.0 {
-        SELF_THREAD => return Ok((c.task.group.clone(), Some(c.task.clone()), false)),
-        SELF_GROUP => return Ok((c.task.group.clone(), None, false)),
+        SELF_THREAD => return Ok(PidfdTarget::new(c.task.group.clone(), Some(c.task.clone()))),
+        SELF_GROUP => return Ok(PidfdTarget::new(c.task.group.clone(), None)),
         _ => {}
     }
     let f = c.file(fd.0)?;
     if let Some(pid) = f.ops.as_directory().and_then(|d| d.process()) {
         let group = c.kernel().group(pid.nr()).filter(|g| Arc::ptr_eq(&g.pid, &pid));
-        return group.map(|g| (g, None, false)).ok_or(Errno::ESRCH);
+        return group.map(|g| PidfdTarget::new(g, None)).ok_or(Errno::ESRCH);
     }
     let p = task::pidfd::of(&f)?;
     if p.is_dead_leader() {
-        return Ok((p.group.clone(), None, true));
+        return Ok(PidfdTarget { group: p.group.clone(), thread: None, dead: true });
     }
     let (g, thread) = (p.group.clone(), p.thread().transpose()?);
     let alive = c.kernel().tree.lock().node(g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
-    if alive { Ok((g, thread, false)) } else { Err(Errno::ESRCH) }
+    if alive { Ok(PidfdTarget::new(g, thread)) } else { Err(Errno::ESRCH) }
 }
 
 pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u32) -> SysResult {
     pidfd_scope(flags, false)?;
-    let (g, thread, dead) = pidfd_target(c, fd)?;
+    let PidfdTarget { group: g, thread, dead } = pidfd_target(c, fd)?;
     let scope = pidfd_scope(flags, thread.is_some() || dead)?;
     let i = if info.is_null() {
         let code = if scope == Scope::Thread { libc::SI_TKILL } else { libc::SI_USER };
@@ -382,7 +396,7 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
     };
     match scope {
         // It is checked, and gone.
-        Scope::Thread if dead => signal_group(c, &g, 0, i)?,
+        Scope::Thread if dead => signal_group(c, &g, sig, None)?,
         Scope::Process => signal_group(c, &g, sig, i)?,
         Scope::Thread => {
             let t = thread.or_else(|| c.kernel().task(g.tgid)).ok_or(Errno::ESRCH)?;
