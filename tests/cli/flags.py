@@ -596,11 +596,16 @@ def test_do_limits():
     assert "memory ran out: --memory is too little" in result.stderr, result.stderr
     result = RF("do", "--memory", "600m", "python3", "-c", grow)
     check((result.returncode, result.stdout), (0, f"{200 << 20}\n"), result.stderr)
+    # Files in memory are not available.
+    filled = "head -c 150M /dev/zero >/dev/shm/x; awk '/^MemAvailable/ {print $2}' /proc/meminfo"
+    available = int(succeeds("do", "--quiet", "--memory", "400m", "sh", "-c", filled))
+    assert 0 < available < 251 << 10, available
     # The quota changes no number of processors, and is told where programs look for it.
     seen = "import os; print(os.cpu_count(), os.sysconf('SC_NPROCESSORS_CONF'), len(os.sched_getaffinity(0)))"
     shown = f"{os.cpu_count()} {os.sysconf('SC_NPROCESSORS_CONF')} {len(os.sched_getaffinity(0))}\n"
     for cpus in ("0.5", "1", "1.5"):
         check(succeeds("do", "--quiet", "--cpus", cpus, "python3", "-c", seen), shown)
+    check(succeeds("do", "--quiet", "--cpus", "1.5", "cat", "/sys/fs/cgroup/cpu.max"), "150000 100000\n")
     # Two busy threads for a while: a tenth of a processor is a tenth of the time, roughly.
     spin = "import os, time\npid = os.fork()\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass\n"
     spin += (

@@ -6,6 +6,7 @@ use decision_log::{DryRun, Entry};
 use lock_order::Mutex;
 use policy::{Action, Decision, Facts, Kind, Operation, Point, Policy};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ impl Log {
     }
 }
 
+/// Most lines about refusals that a policy without a log leaves on the sandbox's own. A guest can cause any number of them.
+const MAX_LINES: usize = 1000;
+
 /// A policy that was loaded.
 pub struct Loaded {
     /// The session that it belongs to.
@@ -46,6 +50,8 @@ pub struct Loaded {
     dry_run: AtomicU64,
     asked: AtomicU64,
     unanswered: AtomicU64,
+    /// What was said of refusals.
+    said: Mutex<BTreeSet<String>>,
 }
 
 impl Loaded {
@@ -72,6 +78,7 @@ impl Loaded {
             dry_run: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
+            said: Mutex::default(),
         })
     }
 
@@ -142,7 +149,24 @@ impl Loaded {
             self.dry_run.fetch_add(1, Ordering::Relaxed);
         }
         self.record(&entry);
+        if self.log.sink.is_none() && !matches!(action, Action::Allow | Action::Log) {
+            self.say(refusal(&entry));
+        }
         action
+    }
+
+    /// Says a line once, for a user without a log of decisions.
+    fn say(&self, line: String) {
+        let mut said = self.said.lock();
+        let fresh = said.len() < MAX_LINES && said.insert(line.clone());
+        let last = fresh && said.len() == MAX_LINES;
+        drop(said);
+        if fresh {
+            log::warn!("{line}");
+        }
+        if last {
+            log::warn!("policy: further refusals are not told; use --policy-log");
+        }
     }
 
     fn ask(&self, rule: Option<u16>, entry: &mut Entry, stop: &dyn Fn() -> bool) -> Action {
@@ -175,6 +199,23 @@ impl Loaded {
         packet.extend_from_slice(&text);
         log.send(&packet);
     }
+}
+
+/// A refusal as a line for the user.
+fn refusal(entry: &Entry) -> String {
+    let by = match (entry.rule, &entry.rule_name) {
+        (Some(_), Some(name)) => format!("the rule {name:?}"),
+        (Some(number), None) => format!("rule {number}"),
+        (None, _) => "its default".into(),
+    };
+    let what = [entry.path.as_ref(), entry.second_path.as_ref(), entry.address.as_ref()];
+    let what: String = what.into_iter().flatten().map(|object| format!(" {object:?}")).collect();
+    let program = entry.executable.as_ref().map_or_else(String::new, |program| format!(" of {program:?}"));
+    let done = match &entry.errno {
+        Some(errno) => format!("fails with {errno}"),
+        None => format!("leads to {}", entry.action),
+    };
+    format!("policy: {}{what}{program} {done}: {by} says so", entry.point)
 }
 
 /// What is to be done about an operation.
@@ -334,6 +375,39 @@ mod tests {
         enforcer.load(Loaded::new("a", Some("web".into()), TEXT, Log::default(), None).unwrap());
         assert_eq!(verdict(&enforcer, &open(b"/etc/shadow", "db")), Verdict::Pass);
         assert_ne!(verdict(&enforcer, &open(b"/etc/shadow", "web")), Verdict::Pass);
+    }
+
+    #[test]
+    fn refusals_are_told() {
+        let entry = Entry {
+            point: "file/open".into(),
+            path: Some("/etc/shadow".into()),
+            executable: Some("/bin/cat".into()),
+            rule: Some(2),
+            action: "deny".into(),
+            errno: Some("EPERM".into()),
+            ..Entry::default()
+        };
+        let line = r#"policy: file/open "/etc/shadow" of "/bin/cat" fails with EPERM: rule 2 says so"#;
+        assert_eq!(refusal(&entry), line);
+        let killed = Entry {
+            point: "process/exec".into(),
+            path: Some("/bin/id\n".into()),
+            rule: Some(1),
+            rule_name: Some("no id".into()),
+            action: "kill-process".into(),
+            ..Entry::default()
+        };
+        let line = r#"policy: process/exec "/bin/id\n" leads to kill-process: the rule "no id" says so"#;
+        assert_eq!(refusal(&killed), line);
+        // Each once, and no more than some.
+        let loaded = Loaded::new("a", None, TEXT, Log::default(), None).unwrap();
+        for n in 0..2 * MAX_LINES {
+            loaded.say(format!("{}", n / 2));
+        }
+        assert_eq!(loaded.said.lock().len(), MAX_LINES);
+        loaded.say("more".into());
+        assert_eq!(loaded.said.lock().len(), MAX_LINES);
     }
 
     #[test]

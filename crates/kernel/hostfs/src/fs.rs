@@ -176,6 +176,9 @@ fn kind(s: &StatFs) -> (&'static str, String) {
 }
 
 impl FileSystem for HostFs {
+    fn is_of_host(&self) -> bool {
+        true
+    }
     fn is_layer(&self) -> bool {
         true
     }

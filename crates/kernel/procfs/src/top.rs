@@ -176,7 +176,8 @@ fn meminfo(at: &At) -> Result<Vec<u8>> {
     let anon = used - cached;
     let locked = (memory_locked(k) / 1024).min(used);
     let free = total - used;
-    let avail = free + cached;
+    // Files in memory are not given back.
+    let avail = free + (cached - shmem);
     let rows: &[(&str, u64)] = &[
         ("MemTotal", total),
         ("MemFree", free),

@@ -136,7 +136,8 @@ fn install_filter(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
 pub(crate) fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
     install_filter(c, p)?;
     let name = &p.args[0];
-    let (path, file) = find_program(c, p)?;
+    let (path, file) =
+        find_program(c, p).map_err(|error| if c.task.is_sentenced() { sentenced(name) } else { error })?;
     let bytes = |v: &[String]| v.iter().map(|s| s.clone().into_bytes()).collect::<Vec<_>>();
     let program = Program {
         file,
@@ -147,15 +148,22 @@ pub(crate) fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartEr
     };
     match exec::exec(c, program) {
         Err(SysErr::NoReturn) => Ok(()),
+        Err(SysErr::Errno(_)) if c.task.is_sentenced() => Err(sentenced(name)),
         Err(SysErr::Errno(e)) => Err(cannot_exec(name, e)),
         r => Err(other(format!("exec: {name:?}: {r:?}"))),
     }
 }
 
+/// A policy wants the process ended, or more, for what its start did.
+fn sentenced(name: &str) -> StartError {
+    let message = format!("exec: {name:?}: a policy ends what does that");
+    StartError { kind: StartErrorKind::NotExecutable, message }
+}
+
 fn cannot_exec(name: &str, e: Errno) -> StartError {
     let kind = match e {
         Errno::ENOENT | Errno::ENOTDIR => StartErrorKind::NotFound,
-        Errno::EACCES | Errno::ENOEXEC | Errno::EISDIR | Errno::ELIBBAD | Errno::ELOOP => {
+        Errno::EACCES | Errno::EPERM | Errno::ENOEXEC | Errno::EISDIR | Errno::ELIBBAD | Errno::ELOOP => {
             StartErrorKind::NotExecutable
         }
         _ => StartErrorKind::Other,
@@ -188,6 +196,8 @@ fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>),
                 let view = c.fs().view();
                 denied |= namei::walk::lookup(c, &view, &namei::Start::Cwd, full.as_bytes(), look).is_ok();
             }
+            // Not by the file's mode: of a policy.
+            Err(Errno::EPERM) => return Err(cannot_exec(name, Errno::EPERM)),
             Err(_) => {}
         }
     }

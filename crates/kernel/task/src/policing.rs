@@ -231,6 +231,11 @@ impl Task {
 }
 
 impl Task {
+    /// A policy has refused an operation and wants something done to the caller: [`serve_sentence`](Task::serve_sentence) does it.
+    pub fn is_sentenced(&self) -> bool {
+        self.sentence.load(Ordering::Relaxed) != 0
+    }
+
     /// Does what a policy wants done to the caller of an operation that it has refused. Called without a lock.
     pub fn serve_sentence(&self) {
         let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);

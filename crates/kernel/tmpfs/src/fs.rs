@@ -200,6 +200,9 @@ impl TmpFs {
 }
 
 impl FileSystem for TmpFs {
+    fn is_of_host(&self) -> bool {
+        matches!(self.flavour, Flavour::Over(_))
+    }
     fn is_layer(&self) -> bool {
         true
     }

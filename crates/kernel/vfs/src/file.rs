@@ -35,7 +35,7 @@ pub use ops::{
     SeekOps, StorageOps, StreamOps,
 };
 pub use owner::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SignalOwner};
-pub use state::{GoneState, OpenFileState, PlaceState};
+pub use state::{GoneState, ObjectState, OpenFileState, PlaceState};
 
 /// What an open file may not be used for although it is open, by the Landlock domain of its opener.
 pub mod denied {

@@ -42,6 +42,11 @@ pub trait FileSystem: Send + Sync {
     fn has_safe_devices(&self) -> bool {
         false
     }
+    /// Its objects are those of the host, which others change while this kernel does not run: time of birth and inode number
+    /// say in a later kernel whether a name still leads to the same object.
+    fn is_of_host(&self) -> bool {
+        false
+    }
     /// For a file system that has its dentries checked: it can check a path of several names at once
     /// ([`Confirming::still_there`]), so its names are worth keeping.
     fn confirms(&self) -> bool {

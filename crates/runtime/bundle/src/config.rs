@@ -124,7 +124,8 @@ fn prepare(
     unsupported::check(spec, &namespaces, &mut warnings)?;
     let version = spec.version();
     if !version.starts_with("1.") {
-        fail!("ociVersion {version:?} is not supported; 1.x is");
+        // As other runtimes, which do not look at it.
+        warnings.push(format!("ociVersion {version:?} is not known; it is read as {}", crate::VERSION));
     }
     let Some(root) = spec.root() else { fail!("root is missing") };
     let Some(process) = spec.process() else { fail!("process is missing") };

@@ -19,6 +19,7 @@ mod images;
 mod mount_hints;
 mod mounts;
 mod namespaces;
+mod overlay;
 mod overlay2;
 mod parse;
 mod pod;
@@ -37,6 +38,7 @@ pub use files::open_regular;
 pub use host::{HostCommand, Volume, for_host_command};
 pub use id_mapped::IdMapped;
 pub use namespaces::{IdMaps, IdRange, Namespace, Namespaces};
+pub use overlay::lower_layers;
 pub use overlay2::{Medium, Overlay2, OverlayChoice, STORE_PREFIX, StorePlace};
 pub use pod::Pod;
 pub use process::translate as translate_process;
@@ -98,6 +100,14 @@ impl Prepared {
     pub fn show_control_group(&mut self, names: Vec<String>) {
         let first = self.after_image();
         self.spec.control_group = names.into_iter().zip(first..).collect();
+    }
+
+    /// Shows the command its own control group where programs look for limits, as engines mount it for their containers.
+    pub fn mount_own_group(&mut self) {
+        let mut group = mounts::internal("/sys/fs/cgroup", "cgroup", &[], false);
+        group.readonly = true;
+        let after = self.spec.mounts.iter().position(|mount| mount.fstype == "sysfs");
+        self.spec.mounts.insert(after.map_or(0, |at| at + 1), group);
     }
 
     /// Has the kernel write packets to a file, `snaplen` bytes of each and `most` bytes in all. Comes before
@@ -241,6 +251,9 @@ pub struct HostTree {
     pub mount_points: Vec<MountPoint>,
     /// The owners of its files are mapped.
     pub id_map: Option<IdMapped>,
+    /// An overlay of directories of the host, which the host makes: its options (`lowerdir=...`).
+    #[serde(default)]
+    pub overlay: Option<Vec<String>>,
 }
 
 impl HostTree {
@@ -255,6 +268,7 @@ impl HostTree {
             is_file,
             mount_points: Vec::new(),
             id_map: None,
+            overlay: None,
         }
     }
 }

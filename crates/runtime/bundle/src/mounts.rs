@@ -4,7 +4,7 @@ use crate::files::reason;
 use crate::host_mounts::HostMounts;
 use crate::id_mapped;
 use crate::namespaces::IdMaps;
-use crate::{HostTree, Options, Result, fail, images};
+use crate::{HostTree, Options, Result, fail, images, overlay};
 use oci_spec::runtime::Mount;
 use spec::{Atime, MountSpec, PropagationType};
 use std::path::Path;
@@ -180,6 +180,10 @@ pub(crate) fn translate(
             let Some(source) = mount.source() else { fail!("source is missing for {}", out.destination) };
             (out.source_is_file, out.readonly) = (true, true);
             let tree = images::tree("source", &dir.join(source))?;
+            return Ok(TranslatedMount { mount: out, tree: Some(tree) });
+        }
+        if out.fstype == overlay::TYPE {
+            let tree = overlay::tree(&mut out, options)?;
             return Ok(TranslatedMount { mount: out, tree: Some(tree) });
         }
         return Ok(TranslatedMount { mount: out, tree: None });

@@ -99,7 +99,7 @@ pub(crate) fn open(groups: &Groups) -> Vec<(String, OwnedFd)> {
     let named =
         |dir: &Path, name: &str| Some((name.to_string(), fs::File::open(dir.join(name)).ok()?.into()));
     if groups.v2() {
-        let dir = &groups.paths[""];
+        let Some(dir) = groups.paths.get("") else { return Vec::new() };
         return SHOWN_V2.iter().filter_map(|name| named(dir, name)).collect();
     }
     let all = SHOWN_V1.iter().filter_map(|(controller, names)| Some((groups.paths.get(*controller)?, names)));

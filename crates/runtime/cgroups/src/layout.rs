@@ -62,18 +62,19 @@ impl Layout {
         let of = |name: &str| own.get(name).cloned().unwrap_or_else(|| "/".into());
         let (mut v1, mut v2) = (BTreeMap::new(), None);
         let mounts = mountinfo::parse(mountinfo);
-        for mount in &mounts {
+        let visible =
+            |(at, mount): &(usize, &Mount)| !covered(mounts.get(at + 1..).unwrap_or_default(), &mount.point);
+        for (_, mount) in mounts.iter().enumerate().filter(visible) {
             let hierarchy = |own| Hierarchy { root: mount.root.clone(), at: mount.point.clone(), own };
             if mount.fstype == "cgroup2" {
                 v2 = Some(hierarchy(of("")));
             } else if mount.fstype == "cgroup" {
                 for name in V1.into_iter().chain([NAMED]).filter(|name| mount.has_option(name)) {
-                    // The first mount is the host's own; later ones are copies in other places.
+                    // Of those that can be reached the first is the host's own; later ones are copies in other places.
                     v1.entry(name.to_string()).or_insert_with(|| hierarchy(of(name)));
                 }
             }
         }
-        v1.retain(|_, h: &mut Hierarchy| !covered(&mounts, &h.at));
         let unified = v2.as_ref().is_some_and(|h| v1.is_empty() || h.at == Path::new("/sys/fs/cgroup"));
         match v2 {
             Some(hierarchy) if unified => Ok(Self::V2(hierarchy)),
@@ -126,17 +127,9 @@ impl Hierarchy {
     }
 }
 
-/// Whether a later mount hides what is mounted at `at`.
-fn covered(mounts: &[Mount], at: &Path) -> bool {
-    let mut seen = false;
-    for Mount { point, .. } in mounts {
-        if point == at {
-            seen = true;
-        } else if seen && point != Path::new("/") && at.starts_with(point) {
-            return true;
-        }
-    }
-    false
+/// Whether one of these later mounts hides what is mounted at `at`: there, or above it.
+fn covered(later: &[Mount], at: &Path) -> bool {
+    later.iter().any(|Mount { point, .. }| point != Path::new("/") && at.starts_with(point))
 }
 
 /// Controllers and group of one line of /proc/self/cgroup; cgroup v2's has an empty name.
@@ -226,5 +219,13 @@ mod tests {
     fn hidden_hierarchies_do_not_count() {
         let mounts = format!("{V1_MOUNTS}\n50 31 0:40 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
         assert!(matches!(Layout::parse(mounts.as_bytes(), V1_OWN), Ok(Layout::V2(_))));
+        // Mounted a second time at the same places, as scripts of Docker in Docker do: these are the ones that can be reached.
+        let again = V1_MOUNTS.lines().map(|line| format!("1{line}\n")).collect::<String>();
+        let mounts = format!("{V1_MOUNTS}\n50 31 0:40 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n{again}");
+        let before = Layout::parse(V1_MOUNTS.as_bytes(), V1_OWN).unwrap();
+        assert_eq!(Layout::parse(mounts.as_bytes(), V1_OWN).unwrap(), before);
+        // Covered, and not mounted again.
+        let mounts = format!("{V1_MOUNTS}\n50 31 0:40 / /sys/fs/cgroup rw - tmpfs tmpfs rw");
+        assert!(Layout::parse(mounts.as_bytes(), V1_OWN).is_err());
     }
 }

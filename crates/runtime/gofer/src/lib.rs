@@ -107,9 +107,12 @@ pub fn request(
     wanted: Wanted,
     other_users: bool,
 ) -> io::Result<Vec<OwnedFd>> {
+    // In the namespaces of the gofer no mount of the host can be copied without those below it.
+    let alone = |tree: &HostTree| tree.overlay.is_some() || !tree.recursive && !tree.is_file;
     let clones = match trees.iter().any(|tree| tree.id_map.is_some()) {
         true => Some(tree::clone_all(trees)?),
-        false if other_users => tree::clone_all(trees).ok(),
+        // The caller has the rights that an overlay of the host takes, if anything has.
+        false if other_users || trees.iter().any(alone) => tree::clone_all(trees).ok(),
         false => None,
     };
     channel.send(&Request { trees: trees.to_vec(), wanted, cloned: clones.is_some() }, &[])?;

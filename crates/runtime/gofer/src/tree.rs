@@ -5,19 +5,23 @@
 //! to a device node or lets a link be followed, whatever it did on the host.
 
 use crate::places::make_places;
-use bundle::{HostTree, IdMapped, IdRange};
+use bundle::{HostTree, IdMapped, IdRange, lower_layers};
 use confine::hidden::{hidden_below, hide, prepare};
 use confine::ids::namespace;
 use confine::root::{Stage, reference};
 use hostsys::mounts::{MountAttrs, make_private, make_slave, map_ids, set_attributes};
 use mountinfo::Mount;
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, mkdirat, openat, statx};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
 use spec::FILE_ENTRY;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 /// A descriptor of each tree, and the numbers of all their mounts.
 pub(crate) type Built = (Vec<OwnedFd>, BTreeSet<u64>);
@@ -98,12 +102,44 @@ fn map_owners(mount: BorrowedFd<'_>, mapped: &IdMapped) -> std::io::Result<()> {
     })
 }
 
-/// A detached copy of the mount at the tree's path.
+/// A detached copy of the mount at the tree's path, or the overlay that the tree is.
 fn clone(tree: &HostTree) -> std::io::Result<OwnedFd> {
-    // A mount inherited from the host's namespace can only be copied together with what is mounted on it.
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    Ok(open_tree(CWD, &tree.path, flags)?)
+    if let Some(options) = &tree.overlay {
+        return overlay(options);
+    }
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    // Without the mounts below: their places show what is beneath. A mount inherited from the host's namespace can only be copied
+    // together with what is mounted on it: that is covered later.
+    if !tree.recursive
+        && let Ok(alone) = open_tree(CWD, &tree.path, flags)
+    {
+        return Ok(alone);
+    }
+    Ok(open_tree(CWD, &tree.path, flags | OpenTreeFlags::AT_RECURSIVE)?)
+}
+
+/// Longest value of an option that fsconfig(2) takes.
+const MOST: usize = 255;
+
+/// A detached overlay of the host's.
+fn overlay(options: &[String]) -> std::io::Result<OwnedFd> {
+    let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let told = |option: &str, error: rustix::io::Errno| {
+        std::io::Error::other(format!("overlay: {option}: {}", std::io::Error::from(error)))
+    };
+    for option in options {
+        let set = match option.split_once('=') {
+            // One by one, as many together may be too long.
+            Some(("lowerdir", layers)) if layers.len() > MOST => lower_layers(layers)
+                .iter()
+                .try_for_each(|layer| fsconfig_set_string(&fs, "lowerdir+", layer.as_str())),
+            Some((name, value)) => fsconfig_set_string(&fs, name, value),
+            None => fsconfig_set_flag(&fs, option.as_str()),
+        };
+        set.map_err(|error| told(option, error))?;
+    }
+    fsconfig_create(&fs).map_err(|error| told("cannot be made", error))?;
+    Ok(fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
 /// Makes what is missing in a copy, and sets its attributes: they hold before anybody can reach it.
@@ -140,7 +176,26 @@ fn attach(
     if tree.is_file {
         return Ok(());
     }
-    hide(stage, &name, &tree.path, &hidden_below(mounts, &tree.path, !tree.recursive))
+    if tree.overlay.is_some() {
+        return Ok(());
+    }
+    let mut hidden = hidden_below(mounts, &tree.path, !tree.recursive);
+    if !tree.recursive {
+        // The copy may be without them.
+        hidden.retain(|point| is_mount(stage, &name, &tree.path, point));
+    }
+    hide(stage, &name, &tree.path, &hidden)
+}
+
+/// Whether something is mounted in a copy at a mount point of its original; true where that cannot be told.
+fn is_mount(stage: &Stage, name: &str, tree: &Path, point: &Path) -> bool {
+    let Ok(below) = point.strip_prefix(tree) else { return true };
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let Ok(stat) = statx(stage.dir(), Path::new(name).join(below), flags, StatxFlags::empty()) else {
+        return true;
+    };
+    let told = stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    !told || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }
 
 fn create_file(dir: BorrowedFd<'_>, name: &str) -> std::io::Result<()> {

@@ -352,7 +352,7 @@ fn shared_uts(spec: &Spec) -> Option<PathBuf> {
 
 fn new_record(options: &CreateOptions, prepared: &Prepared, foreground: bool) -> Result<Record> {
     let state = State {
-        oci_version: "1.2.0".into(),
+        oci_version: bundle::VERSION.into(),
         id: options.id.clone(),
         pid: 0,
         status: Status::Creating,

@@ -226,6 +226,10 @@ pub fn run_host_command(
     attendants.start()?;
     if let Some(wanted) = &wanted {
         files.control_group = groups.limit(wanted, &mut prepared, false)?;
+        // A later command of a snapshot may have other limits, or none, and the mounts of the first.
+        if matches!(snapshot, HostSnapshot::None) {
+            prepared.mount_own_group();
+        }
     }
     if let Some(watched) = &mut watched {
         watched.listen(&sandbox, &groups)?;

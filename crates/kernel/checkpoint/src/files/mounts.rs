@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use user_ns::UserNamespace;
+use vfs::file::ObjectState;
 use vfs::mount::{Ids, Origin, Propagation, peers};
 use vfs::{Caller, Dentry, InodeRef, Mount, MountFlags, Path, SuperBlock};
 
@@ -54,6 +55,9 @@ pub struct MountState {
     pub unbindable: bool,
     /// Where it is, for messages.
     pub shown: Vec<u8>,
+    /// Which object of the host its root is.
+    #[serde(default)]
+    pub object: Option<ObjectState>,
 }
 
 impl MountState {
@@ -74,6 +78,7 @@ impl MountState {
             peers: (share.group.map_or(0, |group| group.id), share.master.map_or(0, |group| group.id)),
             unbindable: share.unbindable,
             shown: mount.root_path().display_absolute(),
+            object: ObjectState::at(&mount.root_path()),
         }
     }
 
@@ -372,6 +377,15 @@ impl MountMap {
         let mount = match one.space {
             None => {
                 let root = dentry(making.cx, sb, &one.root).map_err(failed)?;
+                if let Some(object) = &one.object
+                    && sb.fs.is_of_host()
+                    && !object.is(&root.inode.attr().map_err(failed)?, Arc::ptr_eq(&root, &sb.root))
+                {
+                    return Err(format!(
+                        "{}: its source was replaced by another file since the checkpoint",
+                        one.named()
+                    ));
+                }
                 Mount::new(sb.clone(), root, MountFlags::empty(), &one.source)
             }
             Some(space) => {
@@ -460,6 +474,7 @@ mod tests {
                 peers,
                 unbindable: false,
                 shown: Vec::new(),
+                object: None,
             };
             NamespaceState { id: 1, belongs, mounts: vec![mount] }
         };

@@ -116,9 +116,19 @@ type Terminal = (Arc<Devpts>, Arc<Pty>, bool);
 
 /// An error of a file, for the user.
 fn failed(what: &FileState, error: Errno) -> String {
-    let place = what.open.place.as_ref().map(|place| String::from_utf8_lossy(&place.path).into_owned());
+    let place = what.open.place.as_ref().map(|place| name(place, error));
     let name = place.or_else(|| what.open.link.clone()).unwrap_or_else(|| format!("{:?}", what.kind));
     format!("open file {name}: {error:?}")
+}
+
+/// A place as the user knows it, and what is wrong with it where the error alone does not say so.
+fn name(place: &PlaceState, error: Errno) -> String {
+    let path = if place.shown.is_empty() { &place.path } else { &place.shown };
+    let path = String::from_utf8_lossy(path);
+    match error {
+        Errno::ESTALE => format!("{path} was replaced by another file since the checkpoint"),
+        _ => path.into_owned(),
+    }
 }
 
 impl<'a> FileRestorer<'a> {
@@ -167,6 +177,13 @@ impl<'a> FileRestorer<'a> {
         let Some(gone) = &saved.gone else {
             let mount = self.mounts.get(saved.mount).ok_or(Errno::ENOENT)?;
             let found = if saved.unlinked { Err(Errno::ENOENT) } else { find(cx, mount, &saved.path) }?;
+            let top = Arc::ptr_eq(&found.dentry, &mount.sb.root);
+            if let Some(object) = &saved.object
+                && found.mount.fs().is_of_host()
+                && !object.is(&found.attr()?, top)
+            {
+                return Err(Errno::ESTALE);
+            }
             return if self.mounts.masks.hide(&found) { Err(Errno::EPERM) } else { Ok(found) };
         };
         let inode = self.objects.get(&gone.object).ok_or(Errno::ENOENT)?.clone();
@@ -184,13 +201,14 @@ impl<'a> FileRestorer<'a> {
     }
 
     /// Root, working directory and mask of a process.
-    pub fn context(&self, saved: &ContextState) -> Result<Arc<FsContext>> {
-        let ns = self.mounts.namespace(saved.namespace).ok_or(Errno::ENOENT)?.clone();
-        let (root, cwd) = (self.path(&saved.root)?, self.path(&saved.cwd)?);
-        let view = FsView { root, cwd, ns, anew: false };
-        if !view.root.is_dir() || !view.cwd.is_dir() {
-            return Err(Errno::ENOTDIR);
-        }
+    pub fn context(&self, saved: &ContextState) -> std::result::Result<Arc<FsContext>, String> {
+        let ns = self.mounts.namespace(saved.namespace).ok_or("its mount namespace is not there")?.clone();
+        let dir = |place: &PlaceState| {
+            let found =
+                self.path(place).and_then(|path| if path.is_dir() { Ok(path) } else { Err(Errno::ENOTDIR) });
+            found.map_err(|error| format!("{}: {error:?}", name(place, error)))
+        };
+        let view = FsView { root: dir(&saved.root)?, cwd: dir(&saved.cwd)?, ns, anew: false };
         Ok(FsContext::with_view(view, saved.umask & 0o777))
     }
 

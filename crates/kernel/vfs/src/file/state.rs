@@ -4,8 +4,9 @@ use super::{FileOps, OpenFile, SignalOwner, claim};
 use crate::in_use::InUse;
 use crate::inode::InodeRef;
 use crate::mount::Path;
-use abi::Result;
-use abi::stat::S_IFREG;
+use abi::stat::{Attr, S_IFREG};
+use abi::time::Timespec;
+use abi::{Result, libc};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,6 +22,61 @@ pub struct PlaceState {
     /// What there is of an object without a name.
     #[serde(default)]
     pub gone: Option<GoneState>,
+    /// The whole path, for messages.
+    #[serde(default)]
+    pub shown: Vec<u8>,
+    /// Which object of the host it is.
+    #[serde(default)]
+    pub object: Option<ObjectState>,
+}
+
+/// What tells whether a name of the host leads to the same object later.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ObjectState {
+    /// Type of the file (S_IFMT).
+    pub kind: u32,
+    /// Inode number.
+    pub ino: u64,
+    /// Time of birth, where its file system keeps one.
+    pub born: Option<Timespec>,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last change of its content.
+    pub mtime: Timespec,
+}
+
+impl ObjectState {
+    /// The object at a place, where it is the host's.
+    pub fn at(path: &Path) -> Option<ObjectState> {
+        path.mount.fs().is_of_host().then(|| path.attr().ok().map(|attr| ObjectState::of(&attr))).flatten()
+    }
+
+    fn of(attr: &Attr) -> ObjectState {
+        ObjectState {
+            kind: attr.mode & libc::S_IFMT,
+            ino: attr.ino,
+            born: attr.btime,
+            size: attr.size,
+            mtime: attr.mtime,
+        }
+    }
+
+    /// Whether an object that was found at the name is the same, or a copy that says so: of the same kind, size (of a directory it
+    /// says nothing) and time of change, of which copies keep the seconds. `top`: it is the root of a mount, which the bundle
+    /// names; then a directory is what the bundle says.
+    pub fn is(&self, attr: &Attr, top: bool) -> bool {
+        let now = ObjectState::of(attr);
+        if self.kind != now.kind {
+            return false;
+        }
+        let born_alike = match (self.born, now.born) {
+            (Some(then), Some(now)) => then == now,
+            _ => self.ino == now.ino,
+        };
+        let is_dir = self.kind == libc::S_IFDIR;
+        let copy = self.mtime.sec == now.mtime.sec && (is_dir || self.size == now.size);
+        born_alike || copy || is_dir && top
+    }
 }
 
 /// An object without a name, as plain data.
@@ -54,6 +110,8 @@ impl PlaceState {
             path: Path::display_in_fs(&path.dentry),
             unlinked,
             gone: path.attr().ok().filter(|_| unlinked).map(gone),
+            shown: path.display_absolute(),
+            object: ObjectState::at(path).filter(|_| !unlinked),
         }
     }
 }
