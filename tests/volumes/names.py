@@ -1,5 +1,5 @@
-"""Programs of the host and of a sandbox use the same names of a volume in every way. Each call may fail only as its manual
-page says: the program is that of the differential tests, which judges each error."""
+"""Programs of the host and of a sandbox use the same names of a volume in every way. Each call may fail only as its
+manual page says: the program is that of the differential tests, which judges each error."""
 
 import os, subprocess
 
@@ -14,7 +14,8 @@ class Names:
 
     def build(self):
         program = self.rf.scratch + "/held"
-        subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-static", "-o", program, PROGRAM], check=True)
+        flags = ["-O1", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-static"]
+        subprocess.run(["gcc", *flags, "-o", program, PROGRAM], check=True)
         return program
 
     def test_names_that_both_sides_use(self):

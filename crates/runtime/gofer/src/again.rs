@@ -8,6 +8,7 @@
 
 use abi::Errno;
 use abi::stat::{Attr, S_IFREG};
+use abi::time::Timespec;
 use confine::filter::{Arg, Rule, allow, allow_when};
 use fileproto::{Access, Header, MAX_MESSAGE, Reply, Request};
 use hostsys::fs as host;
@@ -101,7 +102,20 @@ impl Opener {
             return Err(Errno::EINVAL);
         }
         let opened = crate::with_capabilities(CAPABILITIES, || self.own.open_again(&file, access))?;
-        Ok((crate::files::told(attr), opened))
+        Ok((told(attr), opened))
+    }
+}
+
+/// Attributes within the bounds of a message.
+pub(crate) fn told(attr: Attr) -> Attr {
+    let time = |time: Timespec| Timespec { nsec: time.nsec.clamp(0, 999_999_999), ..time };
+    Attr {
+        size: attr.size.min(i64::MAX as u64),
+        atime: time(attr.atime),
+        mtime: time(attr.mtime),
+        ctime: time(attr.ctime),
+        btime: attr.btime.map(time),
+        ..attr
     }
 }
 

@@ -15,7 +15,6 @@ mod serve;
 mod tests;
 
 pub(crate) use rules::{CHANGES, RULES};
-pub(crate) use serve::told;
 
 use crate::again::OwnFiles;
 use abi::{Errno, Result};

@@ -1,6 +1,7 @@
 //! Requests, one by one.
 
 use super::{Connection, Listing, MAX_LISTINGS, ROOT};
+use crate::again::told;
 use abi::stat::{Attr, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -319,19 +320,6 @@ fn stat_at(dir: &OwnedFd, name: &[u8]) -> Result<(Attr, Option<OwnedFd>)> {
 fn place_at(dir: &OwnedFd, name: &[u8]) -> Result<(Attr, Option<OwnedFd>)> {
     let place = host::open_at(dir, name, host::Access::Place)?;
     Ok((host::stat(&place)?, Some(place)))
-}
-
-/// Attributes within the bounds of a message.
-pub(crate) fn told(attr: Attr) -> Attr {
-    let time = |time: Timespec| Timespec { nsec: time.nsec.clamp(0, 999_999_999), ..time };
-    Attr {
-        size: attr.size.min(i64::MAX as u64),
-        atime: time(attr.atime),
-        mtime: time(attr.mtime),
-        ctime: time(attr.ctime),
-        btime: attr.btime.map(time),
-        ..attr
-    }
 }
 
 /// The IDs that differ from what they should be; u32::MAX stands for any.
