@@ -16,7 +16,7 @@ use vfs::inode::{FileSystem, Inode, InternalFs, InternalInode, SetAttr, XattrIno
 use vfs::{Caller, FileOps, InodeRef};
 
 /// Bytes of names and values that one process may have.
-const MOST: usize = 1 << 20;
+const MOST: usize = 128 << 10;
 /// The attributes that there are: those that root sets.
 const TRUSTED: &[u8] = b"trusted.";
 
