@@ -1,4 +1,4 @@
-// Objects whose names are replaced, removed or exchanged while they are looked up, open, or held by O_PATH, a working
+// Names that are replaced, removed or exchanged while their objects are looked up, open, or held by O_PATH, a working
 // directory or a mount. The table `may` says which errors each call may give; ESTALE is in none.
 #include "t.h"
 #include <sys/file.h>

@@ -124,7 +124,7 @@ TEST(text_of_another_process) {
     close(in);
     CHECK_STATUS(t_status(k), "exit 0");
 }
-// A call site of this program, whose own calls make it worth a change.
+// A call site of this program: its own calls make it worth a change.
 long own_call(long nr);
 __asm__(".pushsection .text\n.p2align 6\nown_call: mov %rdi,%rax\n xor %edi,%edi\n syscall\n cmp $-4095,%rax\n ret\n .popsection\n");
 TEST(text_of_itself_in_proc) {
