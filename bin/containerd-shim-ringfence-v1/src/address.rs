@@ -1,9 +1,9 @@
 //! Where shims serve: a socket for each container or pod.
 
 use sha2::{Digest, Sha256};
-use std::fs;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -45,13 +45,27 @@ pub(crate) fn read(bundle: &Path) -> io::Result<String> {
     fs::read_to_string(bundle.join(FILE))
 }
 
+/// Listens at this path, for root alone, as containerd's own shims do. A directory that is there keeps its mode.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
 /// Listens there. Nothing when another shim serves there already; one that has died is replaced.
 pub(crate) fn listen(address: &str) -> io::Result<Option<UnixListener>> {
     let path = Path::new(path(address));
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+        if let Some(above) = parent.parent() {
+            fs::create_dir_all(above)?;
+        }
+        // The socket is out of the reach of others from the first moment on.
+        match DirBuilder::new().mode(0o700).create(parent) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
     }
-    match UnixListener::bind(path) {
+    match bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {}
         bound => return bound.map(Some),
     }
@@ -64,7 +78,7 @@ pub(crate) fn listen(address: &str) -> io::Result<Option<UnixListener>> {
     if fs::metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         fs::remove_file(path)?;
     }
-    UnixListener::bind(path).map(Some)
+    bind(path).map(Some)
 }
 
 #[cfg(test)]
@@ -87,6 +101,8 @@ mod tests {
         let address = format!("unix://{}/deeper/s", dir.display());
         let first = listen(&address).unwrap().unwrap();
         assert!(connects(&address) && listen(&address).unwrap().is_none());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(Path::new(path(&address))), mode(&dir.join("deeper"))), (0o600, 0o700));
         drop(first);
         // A command that another test is starting has the socket until its exec.
         let end = Instant::now() + Duration::from_secs(10);
