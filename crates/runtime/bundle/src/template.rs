@@ -94,7 +94,8 @@ mod tests {
         assert_eq!(prepared.warnings, Vec::<String>::new());
         assert_eq!(prepared.spec.mounts.len(), 5);
         assert_eq!(prepared.spec.mounts[1].fstype, "tmpfs");
-        assert_eq!(prepared.spec.stdio, [1, 2, 3]);
+        // Behind the root, and the channel by which its files are opened once more.
+        assert_eq!(prepared.spec.stdio, [2, 3, 4]);
         assert!(prepared.trees[0].readonly);
     }
 }

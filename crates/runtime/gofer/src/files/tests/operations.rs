@@ -421,7 +421,7 @@ fn extended_attributes_are_those_that_have_no_other_meaning() {
         assert_eq!(tree.ask(Request::GetXattr { target, name: b"user.b" }), value);
         for (name, errno) in [
             (&b"trusted.x"[..], libc::EPERM),
-            (b"security.capability", libc::EPERM),
+            (b"security.selinux", libc::EPERM),
             (b"system.other", libc::EOPNOTSUPP),
             (b"odd", libc::EPERM),
         ] {
