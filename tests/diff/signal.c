@@ -520,6 +520,7 @@ TEST(sa_nocldstop) {
     int st;
     kill(p, SIGSTOP);
     CHECK_EQ(waitpid(p, &st, WUNTRACED), p);
+    while (!hits) t_ms(1); // it may come a little after the status
     CHECK_EQ(hits, 1);
     CHECK_EQ(info.si_code, CLD_STOPPED);
     CHECK_EQ(info.si_status, SIGSTOP);
