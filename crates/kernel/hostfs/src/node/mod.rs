@@ -624,8 +624,7 @@ fn in_use(nodes: &HashMap<(u64, u64), Weak<Node>>, key: (u64, u64)) -> Option<Ar
 
 /// An object is not in its place any more.
 fn moved_away(error: Errno) -> Errno {
-    // ENXIO is that of a FIFO or a socket, which is opened as a file.
-    let moved = [Errno::ENOENT, Errno::ENOTDIR, Errno::EISDIR, Errno::ELOOP, Errno::ENXIO];
+    let moved = [Errno::ENOENT, Errno::ENOTDIR, Errno::EISDIR, Errno::ELOOP];
     if moved.contains(&error) { Errno::ESTALE } else { error }
 }
 

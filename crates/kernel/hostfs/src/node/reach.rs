@@ -156,7 +156,11 @@ impl Node {
     /// Opens the object. ESTALE when it is not where it was found, and nothing holds it.
     pub fn open(&self, access: Access) -> Result<OwnedFd> {
         let Some((dir, name)) = self.place() else { return self.fs.top.open_self() };
-        let named = dir.dir().and_then(|dir| dir.open(&name, access));
+        let named = dir.dir().and_then(|dir| dir.open(&name, access)).map_err(|error| match error {
+            // A FIFO or a socket has the file's name by now.
+            Errno::ENXIO if self.kind == S_IFREG => Errno::ESTALE,
+            error => error,
+        });
         match named.and_then(|(fd, attr)| self.check_same(Some(&attr)).map(|()| fd)).map_err(moved_away) {
             Err(Errno::ESTALE) => self.open_within_reach(access),
             opened => opened,
