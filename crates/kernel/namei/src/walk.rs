@@ -558,16 +558,7 @@ fn find_anew(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dent
     let found = {
         let _lock = dir.lock_dir_for(cx)?;
         let epoch = dir.settled_epoch();
-        match dir.inode.lookup_anew(cx, name) {
-            Ok(inode) => Ok(dir.insert(name, inode, epoch)),
-            Err(Errno::ENOENT) => {
-                if !dir.is_unlinked() {
-                    dir.insert_negative(name, epoch);
-                }
-                Err(Errno::ENOENT)
-            }
-            Err(e) => Err(e),
-        }
+        keep_answer(dir, name, epoch, dir.inode.lookup_anew(cx, name))
     };
     dir.trim();
     found
@@ -590,7 +581,12 @@ pub(crate) fn find_locked_in(
         Cached::Absent => return Err(Errno::ENOENT),
         Cached::Unknown => {}
     }
-    match dir.inode.lookup(cx, name) {
+    keep_answer(dir, name, epoch, dir.inode.lookup(cx, name))
+}
+
+/// Enters what the file system said of `name` in this epoch. The caller holds the directory's lock.
+fn keep_answer(dir: &Arc<Dentry>, name: &[u8], epoch: u64, answer: Result<InodeRef>) -> Result<Arc<Dentry>> {
+    match answer {
         Ok(inode) => Ok(dir.insert(name, inode, epoch)),
         Err(Errno::ENOENT) => {
             // A removed directory has no names and must not gather negative ones.
