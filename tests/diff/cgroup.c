@@ -480,6 +480,20 @@ TEST(cgroup_limits) {
     });
 }
 
+// The root of the mount whose place ends like this, in mountinfo.
+static const char *mount_root(const char *place) {
+    static char root[512], text[1 << 16];
+    char line[1024], at[512];
+    root[0] = 0;
+    t_slurp("/proc/self/mountinfo", text, sizeof text);
+    for (char *l = strtok(text, "\n"); l; l = strtok(0, "\n")) {
+        snprintf(line, sizeof line, "%s", l);
+        if (sscanf(line, "%*d %*d %*s %511s %511s", root, at) != 2) continue;
+        size_t n = strlen(at), m = strlen(place);
+        if (n >= m && !strcmp(at + n - m, place)) return root;
+    }
+    return "not found";
+}
 TEST(cgroup_namespace) {
     IN_GROUP({
         char line[256], pid[16];
@@ -499,6 +513,15 @@ TEST(cgroup_namespace) {
             SYS(put("a/b/cgroup.procs", "0"));
             CHECK_STR(g_line("self", line), "/b");
             SYS(unshare(CLONE_NEWNS));
+            // What mounts of the group above show, seen from here.
+            char up[256] = "/..";
+            for (char *s = g_path; (s = strchr(s, '/')); s++) strcat(up, "/..");
+            CHECK_STR(mount_root("/cg"), up);
+            SYS(mkdir("/tmp/ns.b", 0755));
+            SYS(mount("a/b", "/tmp/ns.b", 0, MS_BIND, 0));
+            CHECK_STR(mount_root("/tmp/ns.b"), "/b");
+            SYS(umount("/tmp/ns.b"));
+            SYS(rmdir("/tmp/ns.b"));
             SYS(mkdir("/tmp/ns.cg", 0755));
             SYS(mount("none", "/tmp/ns.cg", "cgroup2", 0, 0));
             CHECK_EQ(access("/tmp/ns.cg/b", F_OK), 0);

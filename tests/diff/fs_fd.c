@@ -286,6 +286,34 @@ TEST(flock_waits_and_is_interrupted) {
     OK(flock(a, LOCK_UN));
     CHECK_STATUS(t_status(p), "exit 0");
 }
+// The only holder of a shared lock makes it exclusive before any waiter gets a turn.
+TEST(flock_conversion_comes_first) {
+    int a = t_file("f", "x");
+    volatile int *turns = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t p = FORK();
+    if (p == 0) {
+        close(a);
+        int b = SYS(open("f", O_RDONLY));
+        for (;;) {
+            if (flock(b, LOCK_EX)) _exit(1);
+            ++*turns;
+            if (flock(b, LOCK_UN)) _exit(2);
+        }
+    }
+    while (!*turns) sched_yield();
+    int lost = 0;
+    for (int i = 0; i < 300; i++) {
+        OK(flock(a, LOCK_SH));
+        int before = *turns;
+        sched_yield();
+        OK(flock(a, LOCK_EX));
+        lost += *turns != before;
+        OK(flock(a, LOCK_UN));
+    }
+    CHECK_EQ(lost, 0);
+    kill(p, SIGKILL);
+    SYS(waitpid(p, 0, 0));
+}
 TEST(flock_independent_of_posix_locks) {
     int a = t_file("f", "x");
     OK(flock(a, LOCK_EX));

@@ -194,6 +194,50 @@ TEST(listings_with_attributes) {
     private_mounts();
     list(FUSE_DO_READDIRPLUS);
 }
+static void list_raw(uint32_t flags) {
+    fz_prepare();
+    fz->init_flags = flags;
+    fz->no_dots = 1;
+    fz_open();
+    fz_start("");
+    close(fz_fd);
+    DIR *d = opendir("m");
+    MUST(d);
+    int n = 0;
+    for (struct dirent *e; (e = readdir(d)); n++) CHECK(e->d_name[0] != '.');
+    CHECK(n > 2);
+    closedir(d);
+    // A directory without any entry.
+    OK(mkdir("m/empty", 0755));
+    d = opendir("m/empty");
+    MUST(d);
+    CHECK(!readdir(d));
+    CHECK(!readdir(d));
+    closedir(d);
+    fz_end();
+}
+// `.` and `..` come from the daemon, or not at all.
+TEST(listings_without_dots) {
+    private_mounts();
+    list_raw(0);
+}
+TEST(listings_without_dots_with_attributes) {
+    private_mounts();
+    list_raw(FUSE_DO_READDIRPLUS);
+}
+// A daemon frees what it forgets: it hears that a node is forgotten after it has released the node's files.
+TEST(forgotten_after_release) {
+    fz_setup("");
+    for (int i = 0; i < 20; i++) {
+        int fd = SYS(open("m/new", O_CREAT | O_EXCL | O_RDWR, 0666));
+        OK(unlink("m/new"));
+        close(fd);
+    }
+    FZ_UNTIL(fz->count[FUSE_RELEASE] == 20);
+    FZ_UNTIL(fz->count[FUSE_FORGET] + fz->count[FUSE_BATCH_FORGET] > 0);
+    fz_end();
+    CHECK_EQ(fz->out_of_order, 0);
+}
 TEST(write_and_change) {
     fz_setup("");
     umask(022);
@@ -349,6 +393,15 @@ TEST(extended_attributes) {
     CHECK_STR(b, "user.a");
     OK(removexattr("m/hello", "user.a"));
     CHECK_ERR(removexattr("m/hello", "user.a"), ENODATA);
+    // Names of any name space, and of none, are the daemon's to judge.
+    for (char **name = (char *[]){"plain", "ceph.layout", "system.ntfs_acl", "user.", 0}; *name; name++) {
+        OK(setxattr("m/hello", *name, "value", 5, 0));
+        CHECK_EQ(getxattr("m/hello", *name, b, 10), 5);
+        CHECK_EQ(listxattr("m/hello", b, sizeof b), strlen(*name) + 1);
+        CHECK_STR(b, *name);
+        OK(removexattr("m/hello", *name));
+    }
+    CHECK_ERR(getxattr("m/hello", "other.name", b, 10), ENODATA);
     fz_make(1, "bad_xattrs", S_IFREG | 0600, "");
     CHECK_ERR(listxattr("m/bad_xattrs", b, sizeof b), EIO);
     fz_end();

@@ -25,6 +25,8 @@ struct fz_node {
     uint64_t size;
     struct timespec atime, mtime;
     int host;   // a file of the host that has the bytes, or -1
+    int opens;  // open files that are not released
+    int forgotten;
     char *data; // DATA bytes
 };
 
@@ -42,6 +44,8 @@ struct fz_shared {
     uint64_t hung;      // the request that has no answer
     int hung_op;
     uint32_t umask, init_minor;
+    int no_dots;      // listings are without . and ..
+    int out_of_order; // nodes forgotten while open, and files of forgotten nodes released
     struct fz_node node[NODES];
 };
 static struct fz_shared *fz;
@@ -234,7 +238,7 @@ static void fz_readdir(struct fuse_in_header *h, struct fuse_read_in *in, int pl
     for (uint64_t i = in->offset; i < NODES; i++) {
         struct fz_node *n = &fz->node[i];
         const char *name = i == 0 ? "." : i == 1 ? ".." : n->name;
-        if (i > 1 && !(n->linked && n->parent == h->nodeid)) continue;
+        if (i > 1 ? !(n->linked && n->parent == h->nodeid) : fz->no_dots) continue;
         size_t head = plus ? FUSE_NAME_OFFSET_DIRENTPLUS : FUSE_NAME_OFFSET;
         size_t size = FUSE_DIRENT_ALIGN(head + strlen(name));
         if (len + size > in->size) break;
@@ -255,6 +259,12 @@ static void fz_readdir(struct fuse_in_header *h, struct fuse_read_in *in, int pl
     fz_reply(h->unique, 0, out, len);
 }
 
+static void fz_forget(uint64_t id) {
+    if (id >= NODES) return;
+    fz->node[id].forgotten = 1;
+    if (fz->node[id].opens) fz->out_of_order++;
+}
+
 static void fz_serve_one(struct fuse_in_header *h, char *body) {
     struct fz_node *n = &fz->node[h->nodeid < NODES ? h->nodeid : 0];
     if (h->opcode < 64) __sync_fetch_and_add(&fz->count[h->opcode], 1);
@@ -273,8 +283,13 @@ static void fz_serve_one(struct fuse_in_header *h, char *body) {
         if (!id) return fz_reply(h->unique, ENOENT, 0, 0);
         return fz_reply_entry(h->unique, id);
     }
-    case FUSE_FORGET:
-    case FUSE_BATCH_FORGET: return;
+    case FUSE_FORGET: return fz_forget(h->nodeid);
+    case FUSE_BATCH_FORGET: {
+        struct fuse_batch_forget_in *in = (void *)body;
+        struct fuse_forget_one *one = (void *)(in + 1);
+        for (uint32_t i = 0; i < in->count; i++) fz_forget(one[i].nodeid);
+        return;
+    }
     case FUSE_INTERRUPT: {
         uint64_t which = ((struct fuse_interrupt_in *)body)->unique;
         fz->interrupts++;
@@ -347,12 +362,14 @@ static void fz_serve_one(struct fuse_in_header *h, char *body) {
         fz->umask = in->umask;
         fz->flags = in->flags;
         fz_entry(id, &out.e);
+        fz->node[id].opens++;
         out.o.fh = id;
         return fz_reply(h->unique, 0, &out, sizeof out);
     }
     case FUSE_OPEN:
     case FUSE_OPENDIR: {
         struct fuse_open_out o = {.fh = h->nodeid, .open_flags = h->opcode == FUSE_OPEN ? fz->open_flags : 0};
+        n->opens++;
         if (h->opcode == FUSE_OPEN) fz->flags = ((struct fuse_open_in *)body)->flags, fz->uid = h->uid, fz->pid = h->pid;
         return fz_reply(h->unique, 0, &o, sizeof o);
     }
@@ -431,6 +448,9 @@ static void fz_serve_one(struct fuse_in_header *h, char *body) {
     }
     case FUSE_RELEASE:
     case FUSE_RELEASEDIR:
+        n->opens--;
+        if (n->forgotten) fz->out_of_order++;
+        return fz_reply(h->unique, 0, 0, 0);
     case FUSE_FLUSH:
     case FUSE_FSYNC:
     case FUSE_FSYNCDIR: return fz_reply(h->unique, 0, 0, 0);

@@ -3,6 +3,8 @@
 //! A driver below the crates of those objects decides by the number, or finds its own object by it.
 
 use abi::{Errno, Result};
+use std::any::Any;
+use std::sync::Arc;
 
 /// A caller in a container and in namespaces. The kernel itself is in none.
 pub trait Membership {
@@ -27,8 +29,8 @@ pub trait Membership {
     fn net_ns_of_descriptor(&self, _fd: i32) -> Result<u64> {
         Err(Errno::EBADF)
     }
-    /// ID of the control group that is the root of the cgroup namespace; `None` for the kernel itself.
-    fn cgroup_root(&self) -> Option<u64> {
+    /// The control group (`cgroup::Cgroup`) that is the root of the cgroup namespace; `None` for the kernel itself.
+    fn cgroup_root(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }

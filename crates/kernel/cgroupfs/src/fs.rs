@@ -41,6 +41,11 @@ pub fn group_of(inode: &InodeRef) -> Option<Arc<Cgroup>> {
     node.file.is_none().then(|| node.group.clone())
 }
 
+/// The root of the caller's cgroup namespace; `None` for the kernel itself.
+pub(crate) fn root_of(cx: &dyn Caller) -> Option<Arc<Cgroup>> {
+    cx.cgroup_root()?.downcast().ok()
+}
+
 impl FileSystem for CgroupFs {
     fn kind(&self) -> &'static str {
         "cgroup2"
@@ -59,6 +64,9 @@ impl FileSystem for CgroupFs {
     }
     fn options(&self) -> String {
         "nsdelegate".into()
+    }
+    fn shown_root(&self, cx: &dyn Caller, root: &InodeRef) -> Option<Vec<u8>> {
+        Some(group_of(root)?.path_from(&*root_of(cx)?))
     }
 }
 

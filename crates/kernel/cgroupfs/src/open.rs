@@ -1,6 +1,7 @@
 //! Open files and directories of groups.
 
 use crate::files::{At, FILES, File};
+use crate::fs::root_of;
 use crate::node::{Node, ino};
 use abi::{Errno, Result};
 use kernfs::Slot;
@@ -29,7 +30,7 @@ pub(crate) struct FileOf {
 impl FileOf {
     pub fn new(cx: &dyn Caller, node: Arc<Node>, file: &'static File) -> FileOf {
         let first = || node.fs.kernel.first.cgroup().id();
-        let root = cx.cgroup_root().unwrap_or_else(first);
+        let root = root_of(cx).map_or_else(first, |root| root.id());
         let text = node.fs.snapshots.slot();
         let opener = Creds::into_inner(cx.creds());
         FileOf { node, file, opener, root, text, seen: AtomicU64::new(0) }

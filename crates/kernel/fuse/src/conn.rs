@@ -9,13 +9,17 @@
 //! Lock: the connection's state, a leaf; wake-ups come after it. A checkpoint keeps nothing: a connection does not outlive its
 //! daemon's descriptors.
 
-use crate::wire::{self, Agreed, ForgetOne, InHeader, Room, op};
+mod state;
+
+use crate::wire::{self, Agreed, ForgetOne, Room, op};
 use abi::{Errno, Result};
 use caller::quota::Charge;
 use ktime::Clock;
 use lock_order::Mutex;
 use pid::PidNamespace;
+use state::Next;
 use std::collections::{HashMap, VecDeque};
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -62,6 +66,17 @@ impl Call {
         self
     }
 
+    /// The second node that the request names: the object of a new link, the directory into which a name moves, the
+    /// file into which a range is copied. Its number is in the body.
+    fn other(&self) -> Option<u64> {
+        let at = match self.opcode {
+            op::LINK | op::RENAME | op::RENAME2 => 0,
+            op::COPY_FILE_RANGE => offset_of!(wire::CopyFileRangeIn, nodeid_out),
+            _ => return None,
+        };
+        self.body.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
+    }
+
     /// Adds a text and its NUL.
     pub fn name(mut self, name: &[u8]) -> Call {
         self.body.extend_from_slice(name);
@@ -90,12 +105,22 @@ impl Slot {
 struct Open {
     opcode: u32,
     nodeid: u64,
+    /// A second node that it names.
+    other: Option<u64>,
     room: Room,
     /// `None` when no thread waits.
     slot: Option<Arc<Slot>>,
     /// The open file of the device by which it was read.
     device: Option<u64>,
     interrupted: bool,
+}
+
+/// A node that requests name: it is forgotten once they are answered, since a daemon may free what it forgets.
+#[derive(Default)]
+struct Named {
+    requests: usize,
+    /// Look-ups to forget then.
+    forgets: u64,
 }
 
 /// A request that was not read yet.
@@ -127,6 +152,8 @@ struct State {
     /// Which comes first when both wait: forgets while above 0.
     turn: i32,
     open: HashMap<u64, Open>,
+    /// Nodes that requests in `open` name.
+    named: HashMap<u64, Named>,
     unwaited: usize,
     next: u64,
     devices: usize,
@@ -178,6 +205,7 @@ impl Connection {
                 forgets: VecDeque::new(),
                 turn: 0,
                 open: HashMap::new(),
+                named: HashMap::new(),
                 unwaited: 0,
                 next: 2,
                 devices: 0,
@@ -377,7 +405,7 @@ impl Connection {
             match s.open.get_mut(&unique) {
                 None => false,
                 Some(open) if open.device.is_none() => {
-                    s.open.remove(&unique);
+                    s.close(unique);
                     s.withdraw(unique);
                     true
                 }
@@ -388,7 +416,7 @@ impl Connection {
                     }
                     s.unwaited += 1;
                     if s.unwaited > MAX_UNWAITED {
-                        s.open.remove(&unique);
+                        s.close(unique);
                         s.unwaited -= 1;
                     }
                     false
@@ -397,13 +425,13 @@ impl Connection {
         };
         if freed {
             self.admission.notify(Events::ALL);
-        } else {
-            self.readers.notify(Events::READABLE);
         }
+        self.readers.notify(Events::READABLE);
         slot.answer.lock().take()
     }
 
     /// A node is not known any more, after so many look-ups of it. The root is never forgotten, and 0 stands for no node.
+    /// The daemon hears of it after it has answered all requests that name the node.
     pub fn forget(&self, nodeid: u64, nlookup: u64) {
         if matches!(nodeid, 0 | wire::ROOT) || nlookup == 0 {
             return;
@@ -413,7 +441,7 @@ impl Connection {
             if s.phase != Phase::Ready {
                 return;
             }
-            s.forgets.push_back(ForgetOne { nodeid, nlookup });
+            s.forget(nodeid, nlookup);
         }
         self.readers.notify(Events::READABLE);
     }
@@ -437,7 +465,7 @@ impl Connection {
             }
             let theirs: Vec<u64> =
                 s.open.iter().filter(|(_, o)| o.device == Some(device)).map(|(unique, _)| *unique).collect();
-            let ended: Vec<Open> = theirs.iter().filter_map(|unique| s.open.remove(unique)).collect();
+            let ended: Vec<Open> = theirs.iter().filter_map(|unique| s.close(*unique)).collect();
             s.unwaited -= ended.iter().filter(|open| open.is_unwaited()).count();
             ended
         };
@@ -447,6 +475,7 @@ impl Connection {
             }
             open.end(Errno::ECONNABORTED);
         }
+        self.readers.notify(Events::READABLE);
     }
 
     /// Ends everything: waiting callers get ECONNABORTED, later ones ENOTCONN, and the daemon ENODEV.
@@ -460,6 +489,7 @@ impl Connection {
             s.pending.clear();
             s.interrupts.clear();
             s.forgets.clear();
+            s.named.clear();
             s.bytes = 0;
             s.unwaited = 0;
             std::mem::take(&mut s.open)
@@ -515,7 +545,7 @@ impl Connection {
         if unique & 1 != 0 {
             return self.interrupt_answered(device, unique & !1, result, all);
         }
-        let (open, fits) = {
+        let (open, fits, forgets) = {
             let mut s = self.state.lock();
             if s.phase == Phase::Gone {
                 return Err(Errno::ENOENT);
@@ -523,14 +553,17 @@ impl Connection {
             if s.open.get(&unique).is_none_or(|open| open.device != Some(device)) {
                 return Err(Errno::ENOENT);
             }
-            let open = s.open.remove(&unique).ok_or(Errno::ENOENT)?;
+            let open = s.close(unique).ok_or(Errno::ENOENT)?;
             if open.is_unwaited() {
                 s.unwaited -= 1;
             }
             s.interrupts.retain(|&waiting| waiting != unique);
             let fits = wire::has_room(open.room, &result, all);
-            (open, fits)
+            (open, fits, !s.forgets.is_empty())
         };
+        if forgets {
+            self.readers.notify(Events::READABLE);
+        }
         if open.opcode == op::FLUSH {
             self.slow.store(false, Ordering::Relaxed);
         }
@@ -644,126 +677,4 @@ impl Open {
             slot.fill(Err(error));
         }
     }
-}
-
-/// What there is to read.
-enum Next {
-    Nothing,
-    Read(usize),
-    /// A request that the buffer has no room for, and how it fails.
-    TooLong(Open, Errno),
-}
-
-impl State {
-    /// Queues a request; gives its number.
-    fn push(&mut self, call: Call, ids: Ids, slot: Option<Arc<Slot>>) -> u64 {
-        let unique = self.next;
-        self.next += 2;
-        let header = InHeader {
-            len: (wire::IN_HEADER + call.body.len()) as u32,
-            opcode: call.opcode,
-            unique,
-            nodeid: call.nodeid,
-            uid: ids.uid,
-            gid: ids.gid,
-            pid: ids.pid,
-            total_extlen: 0,
-            padding: 0,
-        };
-        let message = [header.as_bytes(), &call.body].concat();
-        self.bytes += message.len();
-        self.pending.push_back(Pending { unique, opcode: call.opcode, message });
-        if slot.is_none() && call.opcode != op::INIT {
-            self.unwaited += 1;
-        }
-        let Call { opcode, nodeid, room, .. } = call;
-        self.open.insert(unique, Open { opcode, nodeid, room, slot, device: None, interrupted: false });
-        unique
-    }
-
-    /// Takes a request out of the queue.
-    fn withdraw(&mut self, unique: u64) {
-        if let Some(at) = self.pending.iter().position(|p| p.unique == unique)
-            && let Some(gone) = self.pending.remove(at)
-        {
-            self.bytes -= gone.message.len();
-        }
-    }
-
-    fn has_work(&self) -> bool {
-        !self.pending.is_empty() || !self.interrupts.is_empty() || !self.forgets.is_empty()
-    }
-
-    /// Interruptions come first; then forgets and requests take turns, so that neither keeps the other waiting,
-    /// unless there are very many forgets.
-    fn next_message(&mut self, device: u64, buf: &mut [u8]) -> Next {
-        if let Some(unique) = self.interrupts.pop_front() {
-            let body = wire::InterruptIn { unique };
-            return Next::Read(put(buf, op::INTERRUPT, unique | 1, 0, &[body.as_bytes()]));
-        }
-        let pressing = self.forgets.len() >= MAX_FORGETS;
-        if !self.forgets.is_empty() && (self.pending.is_empty() || self.turn > 0 || pressing) {
-            self.turn = 0;
-            return Next::Read(self.read_forgets(buf));
-        }
-        let Some(next) = self.pending.pop_front() else { return Next::Nothing };
-        self.turn = 1;
-        self.bytes -= next.message.len();
-        let Some(to) = buf.get_mut(..next.message.len()) else {
-            let error = if next.opcode == op::SETXATTR { Errno::E2BIG } else { Errno::EIO };
-            return match self.open.remove(&next.unique) {
-                Some(open) => {
-                    if open.is_unwaited() {
-                        self.unwaited -= 1;
-                    }
-                    Next::TooLong(open, error)
-                }
-                None => Next::Nothing,
-            };
-        };
-        to.copy_from_slice(&next.message);
-        let crowded = self.unwaited > MAX_UNWAITED;
-        if let Some(open) = self.open.get_mut(&next.unique) {
-            open.device = Some(device);
-            if open.interrupted {
-                self.interrupts.push_back(next.unique);
-            }
-            if open.is_unwaited() && crowded {
-                self.open.remove(&next.unique);
-                self.unwaited -= 1;
-            }
-        }
-        Next::Read(next.message.len())
-    }
-
-    fn read_forgets(&mut self, buf: &mut [u8]) -> usize {
-        let unique = self.next;
-        self.next += 2;
-        let room = buf.len().saturating_sub(wire::IN_HEADER + size_of::<wire::BatchForgetIn>());
-        let most = match self.forgets.len() {
-            MANY_FORGETS.. => (room / size_of::<ForgetOne>()).max(FORGETS),
-            _ => FORGETS,
-        };
-        let count = self.forgets.len().min(most);
-        let mut all = self.forgets.drain(..count);
-        if count == 1
-            && let Some(one) = all.next()
-        {
-            let body = wire::ForgetIn { nlookup: one.nlookup };
-            return put(buf, op::FORGET, unique, one.nodeid, &[body.as_bytes()]);
-        }
-        let bodies: Vec<ForgetOne> = all.collect();
-        let head = wire::BatchForgetIn { count: bodies.len() as u32, dummy: 0 };
-        put(buf, op::BATCH_FORGET, unique, 0, &[head.as_bytes(), bodies.as_bytes()])
-    }
-}
-
-/// Writes a message of the kernel's own, for which every buffer has room.
-fn put(buf: &mut [u8], opcode: u32, unique: u64, nodeid: u64, parts: &[&[u8]]) -> usize {
-    let len = wire::IN_HEADER + parts.iter().map(|part| part.len()).sum::<usize>();
-    let header = InHeader { len: len as u32, opcode, unique, nodeid, ..InHeader::default() };
-    let message = [&[header.as_bytes()][..], parts].concat().concat();
-    let n = message.len().min(buf.len());
-    buf[..n].copy_from_slice(&message[..n]);
-    n
 }

@@ -232,7 +232,7 @@ impl DirectoryOps for OpenDir {
                     continue;
                 }
                 let next = position(listed.off);
-                if matches!(listed.name, b"." | b"..") {
+                if matches!(listed.name, b"." | b"..") && !sink.takes_dots() {
                     pos = next;
                     continue;
                 }
@@ -250,6 +250,9 @@ impl DirectoryOps for OpenDir {
                 return Ok(if any { pos } else { pos.max(3) });
             }
         }
+    }
+    fn lists_dots(&self) -> bool {
+        true
     }
     fn as_storage(&self) -> Option<&dyn StorageOps> {
         Some(self)

@@ -272,6 +272,9 @@ impl XattrInode for Node {
         let names: Vec<Vec<u8>> = names.split(|&b| b == 0).map(<[u8]>::to_vec).collect();
         if names.iter().any(Vec::is_empty) { Err(Errno::EIO) } else { Ok(names) }
     }
+    fn takes_any_name(&self) -> bool {
+        true
+    }
     fn chown_drops_capabilities(&self) -> bool {
         true
     }

@@ -158,8 +158,8 @@ fn forgets_are_told_together_and_in_turn() {
 fn very_many_forgets_come_first_and_fill_the_buffer() {
     let cx = TestCaller::root();
     let (conn, device) = ready(&cx);
-    conn.tell(Call::bare(op::RELEASE, 9, Room::NONE));
-    conn.tell(Call::bare(op::RELEASE, 9, Room::NONE));
+    conn.tell(Call::bare(op::RELEASE, wire::ROOT, Room::NONE));
+    conn.tell(Call::bare(op::RELEASE, wire::ROOT, Room::NONE));
     let all = 150_000;
     for node in 2..all + 2 {
         conn.forget(node, 1);
@@ -252,4 +252,28 @@ fn listings_are_judged() {
     plus.resize(plus.len().next_multiple_of(8), 0);
     let found: Vec<Listed<'_>> = wire::listed(&plus, true).map(Result::unwrap).collect();
     assert_eq!((found.len(), found[0].name, found[0].entry.unwrap().nodeid), (1, &b"plus!"[..], 3));
+}
+
+#[test]
+fn a_node_is_forgotten_after_its_requests_are_answered() {
+    let cx = TestCaller::root();
+    let (conn, device) = ready(&cx);
+    // The answer to a request that nobody waits for.
+    conn.tell(Call::bare(op::RELEASE, 5, Room::NONE));
+    conn.tell(Call::new(op::RENAME, 6, &wire::RenameIn { newdir: 5 }, Room::NONE));
+    conn.forget(5, 2);
+    conn.forget(7, 1);
+    conn.forget(5, 1);
+    let first = [next(&conn, device), next(&conn, device), next(&conn, device)];
+    let release = first.iter().find(|m| m.0 == op::RELEASE).unwrap();
+    let rename = first.iter().find(|m| m.0 == op::RENAME).unwrap();
+    // 7 is not named by any request.
+    assert!(first.iter().any(|m| m.0 == op::FORGET));
+    let mut buf = vec![0; 1 << 20];
+    assert_eq!(conn.read(device, &mut buf), Err(Errno::EAGAIN));
+    reply(&conn, device, release.1, b"").unwrap();
+    assert_eq!(conn.read(device, &mut buf), Err(Errno::EAGAIN));
+    reply(&conn, device, rename.1, b"").unwrap();
+    let (opcode, _, body) = next(&conn, device);
+    assert_eq!((opcode, wire::ForgetIn::read_from_bytes(&body).unwrap().nlookup), (op::FORGET, 3));
 }

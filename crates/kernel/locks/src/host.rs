@@ -185,14 +185,20 @@ pub(crate) struct HostFlock {
 
 impl HostFlock {
     /// Takes it; EAGAIN when a process outside has it. No lock inside conflicts; `shared`: another open file here has
-    /// the same.
+    /// the same. A lock of the other kind is converted, or is gone with an error.
     pub fn lock(&mut self, file: &OpenFile, kind: Kind, shared: bool) -> Result<()> {
         if self.refused || shared && self.fd.is_some() {
             return Ok(());
         }
-        let Some(new) = lock_file(file)? else { return Ok(()) };
-        match host::lock_file(&*new.fd, Some(of(kind))) {
-            Ok(()) => self.fd = Some(new.fd),
+        let fd = match self.fd.take() {
+            Some(fd) => fd,
+            None => match lock_file(file)? {
+                Some(new) => new.fd,
+                None => return Ok(()),
+            },
+        };
+        match host::lock_file(&*fd, Some(of(kind))) {
+            Ok(()) => self.fd = Some(fd),
             Err(e) if unsupported(e) => self.refused = true,
             Err(e) => return Err(e),
         }

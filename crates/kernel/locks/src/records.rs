@@ -209,11 +209,17 @@ struct Flocks {
 impl Flocks {
     /// Takes the lock of an open file away; says whether there was one.
     fn release(&mut self, id: u64) -> bool {
-        let n = self.held.len();
-        self.held.retain(|(of, _)| *of != id);
+        let held = self.take_away(id);
         if self.held.is_empty() {
             self.host.end();
         }
+        held
+    }
+
+    /// As [`Flocks::release`], without a look at the host.
+    fn take_away(&mut self, id: u64) -> bool {
+        let n = self.held.len();
+        self.held.retain(|(of, _)| *of != id);
         self.held.len() != n
     }
 }
@@ -336,42 +342,44 @@ pub fn flock(cx: &dyn Caller, file: &OpenFile, kind: Option<Kind>, wait: bool) -
     };
     let l = locks_of(file)?;
     release_with(file, &l);
-    {
-        let mut f = l.flocks.lock();
-        if f.held.contains(&(me, kind)) {
-            return Ok(());
-        }
-        // Converting is not atomic: the old lock goes first.
-        let converts = f.release(me);
-        drop(f);
-        if converts {
-            l.queue.notify(Events::ALL);
-        }
-    }
     let turn = Turn::new(cx, file, &l);
     let attempt = || {
         let won = turn.won();
         let mut f = l.flocks.lock();
-        let clash = |(id, k): &(u64, Kind)| *id != me && (kind == Kind::Exclusive || *k == Kind::Exclusive);
+        if f.held.contains(&(me, kind)) {
+            return Ok(());
+        }
+        // The lock of the other kind goes, whether or not the new one is free. Nobody else gets a turn between the two.
+        let converts = f.take_away(me);
+        let clash = |(_, k): &(u64, Kind)| kind == Kind::Exclusive || *k == Kind::Exclusive;
         let inside = f.held.iter().any(clash);
         turn.outside.set(!inside);
-        if inside {
-            return Err(Errno::EAGAIN);
-        }
         let shared = !f.held.is_empty();
         let taken = match won {
+            _ if inside => Err(Errno::EAGAIN),
             Some(won) if !shared => {
                 f.host.adopt(won);
                 Ok(())
             }
             _ => f.host.lock(file, kind, shared),
         };
+        if taken.is_err() && !shared {
+            f.host.end();
+        }
+        if taken.is_ok() {
+            f.held.push((me, kind));
+        }
+        drop(f);
+        if converts {
+            l.queue.notify(Events::ALL);
+        }
+        if inside {
+            return taken;
+        }
         if taken == Err(Errno::EAGAIN) && wait {
             turn.wait(Wanted::File(host::of(kind)));
         }
-        taken?;
-        f.held.push((me, kind));
-        Ok(())
+        taken
     };
     if !wait {
         return attempt().map_err(Failure::Errno);

@@ -14,7 +14,7 @@ use vfs::inode::{DirEntry, DirSink, InodeRef, NewNode};
 use vfs::mount::Path;
 use vfs::notify::{self, event};
 use vfs::policing::{self, Place};
-use vfs::{Caller, access};
+use vfs::{Caller, DirectoryOps, access};
 
 /// What something starts with that is made in a directory.
 pub(crate) struct Newborn {
@@ -168,6 +168,9 @@ impl DirSink for Fixed<'_> {
         self.full |= !ok;
         ok
     }
+    fn takes_dots(&self) -> bool {
+        true
+    }
 }
 
 /// Other processes have moved the directory away from where it was opened: it is there, and only this place is not.
@@ -175,7 +178,8 @@ fn was_moved(path: &Path) -> bool {
     path.inode().as_confirming().is_some() && path.attr().is_ok_and(|attr| attr.nlink != 0)
 }
 
-/// Feeds entries of an open directory from its position on, `.` and `..` first, and moves the position.
+/// Feeds entries of an open directory from its position on and moves the position. `.` and `..` come first, unless the
+/// file system lists them itself.
 /// Says whether the sink refused an entry.
 pub fn read(cx: &dyn Caller, file: &OpenFile, sink: &mut dyn DirSink) -> Result<bool> {
     let Some(path) = file.path.as_ref().filter(|p| p.is_dir()) else { return Err(Errno::ENOTDIR) };
@@ -184,14 +188,15 @@ pub fn read(cx: &dyn Caller, file: &OpenFile, sink: &mut dyn DirSink) -> Result<
         return Err(Errno::ENOENT);
     }
     let mut s = Fixed { sink, full: false };
-    if *pos == 0 {
+    let adds_dots = !file.ops.as_directory().is_some_and(DirectoryOps::lists_dots);
+    if adds_dots && *pos == 0 {
         let e = DirEntry { ino: path.attr()?.ino, kind: libc::DT_DIR, name: b".".to_vec() };
         if !s.entry(1, &e) {
             return Ok(true);
         }
         *pos = 1;
     }
-    if *pos == 1 {
+    if adds_dots && *pos == 1 {
         let up = path.up(&path.mount.root_path()).0;
         let e = DirEntry { ino: up.attr()?.ino, kind: libc::DT_DIR, name: b"..".to_vec() };
         if !s.entry(2, &e) {

@@ -39,7 +39,7 @@ pub fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Resul
         };
     }
     if name.starts_with(b"user.") {
-        if name.len() == 5 {
+        if name.len() == 5 && !inode.as_xattrs().is_some_and(|xattrs| xattrs.takes_any_name()) {
             return Err(Errno::EINVAL);
         }
         let p = inode.perm()?;
@@ -51,6 +51,9 @@ pub fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Resul
         if kind == S_IFDIR && p.mode & 0o1000 != 0 && write && !mode::owner_or_capable(&creds, &p) {
             return Err(Errno::EPERM);
         }
+        return access::inode_allowed(&creds, inode, mask);
+    }
+    if inode.as_xattrs().is_some_and(|xattrs| xattrs.takes_any_name()) {
         return access::inode_allowed(&creds, inode, mask);
     }
     Err(Errno::EOPNOTSUPP)

@@ -175,7 +175,9 @@ pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
         let dev = m.root.inode.attr().map_or(0, |a| a.dev);
         let (major, minor) = (abi::stat::major(dev), abi::stat::minor(dev));
         out.extend(format!("{} {parent} {major}:{minor} ", m.id()).bytes());
-        escape(&mut out, &m.sb.path_in_whole(&Path::display_in_fs(&m.root)), SPECIAL);
+        let own = at.cx.and_then(|cx| m.fs().shown_root(cx, &m.root.inode));
+        let root = own.unwrap_or_else(|| m.sb.path_in_whole(&Path::display_in_fs(&m.root)));
+        escape(&mut out, &root, SPECIAL);
         out.push(b' ');
         escape(&mut out, &place, SPECIAL);
         let readonly = if m.own_flags().contains(MountFlags::RDONLY) { "ro" } else { "rw" };

@@ -18,6 +18,7 @@ use nsproxy::{Namespace, NsOps, NsProxy};
 use pid::{Pid, PidNamespace};
 use platform::Context;
 use rights::Creds;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 use vfs::file::ProcessRef;
@@ -167,8 +168,8 @@ impl Membership for TaskCaller {
     fn net_ns_of_descriptor(&self, fd: i32) -> Result<u64> {
         net_ns_of_file(&*self.descriptor(fd)?)
     }
-    fn cgroup_root(&self) -> Option<u64> {
-        Some(self.0.nsproxy().cgroup.root.id())
+    fn cgroup_root(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.0.nsproxy().cgroup.root.clone())
     }
 }
 
@@ -298,8 +299,8 @@ impl Membership for Current {
     fn net_ns_of_descriptor(&self, fd: i32) -> Result<u64> {
         net_ns_of_file(&*self.descriptor(fd)?)
     }
-    fn cgroup_root(&self) -> Option<u64> {
-        Some(self.task.nsproxy().cgroup.root.id())
+    fn cgroup_root(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.task.nsproxy().cgroup.root.clone())
     }
 }
 

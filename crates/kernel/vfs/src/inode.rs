@@ -76,6 +76,10 @@ pub trait FileSystem: Send + Sync {
     fn opens_by_handle(&self) -> bool {
         false
     }
+    /// The path of the directory or file that a mount shows, where it depends on the caller that reads the mount table.
+    fn shown_root(&self, _cx: &dyn Caller, _root: &InodeRef) -> Option<Vec<u8>> {
+        None
+    }
     /// Nothing in it can ever be changed: the instance is read-only and stays so.
     fn is_fixed(&self) -> bool {
         false
@@ -192,6 +196,10 @@ pub struct DirEntry {
 pub trait DirSink {
     /// Offers one entry.
     fn entry(&mut self, next: u64, e: &DirEntry) -> bool;
+    /// Takes `.` and `..` from directories that list them themselves (`DirectoryOps::lists_dots`).
+    fn takes_dots(&self) -> bool {
+        false
+    }
 }
 
 /// A file system object: what every object has, and accessors for the abilities that only some have. The methods of

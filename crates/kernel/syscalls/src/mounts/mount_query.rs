@@ -9,7 +9,7 @@ use mounts::View;
 use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{Mount, MountFlags, Path, SbFlags};
+use vfs::{Caller, Mount, MountFlags, Path, SbFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const LISTMOUNT_REVERSE: u32 = 1;
@@ -184,7 +184,7 @@ fn basics(s: &mut StatMount, m: &Arc<Mount>, mask: u64) {
     }
 }
 
-fn texts(s: &mut StatMount, m: &Arc<Mount>, view: &View, mask: u64) -> Vec<u8> {
+fn texts(cx: &dyn Caller, s: &mut StatMount, m: &Arc<Mount>, view: &View, mask: u64) -> Vec<u8> {
     let mut text = Text(Vec::new());
     let mut put = |bit: u64, what: &[u8], to: &mut u32| {
         if mask & bit != 0
@@ -195,7 +195,9 @@ fn texts(s: &mut StatMount, m: &Arc<Mount>, view: &View, mask: u64) -> Vec<u8> {
         }
     };
     put(FS_TYPE, m.fs().kind().as_bytes(), &mut s.fs_type);
-    put(MNT_ROOT, &m.sb.path_in_whole(&Path::display_in_fs(&m.root)), &mut s.mnt_root);
+    let root = m.fs().shown_root(cx, &m.root.inode);
+    let root = root.unwrap_or_else(|| m.sb.path_in_whole(&Path::display_in_fs(&m.root)));
+    put(MNT_ROOT, &root, &mut s.mnt_root);
     let point = m.root_path();
     let shown = if point.reachable_from(&view.root) { point.display_link(&view.root) } else { Vec::new() };
     put(MNT_POINT, &shown, &mut s.mnt_point);
@@ -227,7 +229,7 @@ pub fn statmount(c: &mut Current, request: Ptr, to: Ptr, size: u64, flags: u32) 
         s.mask |= PROPAGATE_FROM;
         s.propagate_from = m.master().map_or(0, |g| visible_master(g, &view));
     }
-    let text = texts(&mut s, &m, &view, mask);
+    let text = texts(c, &mut s, &m, &view, mask);
     if mask & MNT_NS_ID != 0 {
         s.mask |= MNT_NS_ID;
         s.mnt_ns_id = view.ns.id;

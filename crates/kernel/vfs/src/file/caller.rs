@@ -7,6 +7,7 @@ use ::caller::{
 use abi::{Result, Signal};
 use pid::{Pid, PidNamespace};
 use rights::{Cap, Credentials, Creds};
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 use wait::Waiter;
@@ -196,7 +197,7 @@ impl Membership for As<'_> {
     fn net_ns_of_descriptor(&self, fd: i32) -> Result<u64> {
         self.cx.net_ns_of_descriptor(fd)
     }
-    fn cgroup_root(&self) -> Option<u64> {
+    fn cgroup_root(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.cx.cgroup_root()
     }
 }

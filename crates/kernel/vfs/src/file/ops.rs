@@ -290,6 +290,10 @@ pub trait DirectoryOps {
     /// have the offsets 0 and 1 and come from `vfs::dir`: implementations see `pos >= 2` and hand out
     /// `next` offsets above 2.
     fn read_dir(&self, cx: &dyn Caller, file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64>;
+    /// The file system's own list has `.` and `..`, or has them not: nothing is added. Sinks that do not take them get none.
+    fn lists_dots(&self) -> bool {
+        false
+    }
     /// The process that the directory /proc/PID stands for, which pidfd_send_signal(2) takes too.
     fn process(&self) -> Option<Arc<Pid>> {
         None

@@ -181,6 +181,10 @@ pub trait XattrInode {
     fn is_hidden_regular(&self) -> bool {
         false
     }
+    /// Names outside the name spaces of xattr(7) reach the file system too.
+    fn takes_any_name(&self) -> bool {
+        false
+    }
     /// Removes one.
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()>;
     /// As one with access control lists, which are extended attributes too.
