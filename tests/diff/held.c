@@ -6,7 +6,11 @@
 #include <sys/mount.h>
 #include <sys/xattr.h>
 
-#define SECONDS 1
+// HELD_SECONDS in the environment: for how long each race goes on.
+static double seconds(void) {
+    const char *given = getenv("HELD_SECONDS");
+    return given ? atof(given) : 0.5;
+}
 
 static double now(void) {
     struct timespec t;
@@ -44,7 +48,7 @@ TEST(held_reader_beside_a_replacer) {
     put("file", "content");
     int failed = 0, rounds = 0;
     struct stat st;
-    BESIDE(replace()) for (double end = now() + SECONDS; now() < end; rounds++) {
+    BESIDE(replace()) for (double end = now() + seconds(); now() < end; rounds++) {
         int fd = open("file", O_RDONLY);
         if (fd < 0 || strcmp(read_fd(fd), "content") || fstat(fd, &st)) failed++;
         close(fd);
@@ -60,7 +64,7 @@ static void make_and_remove(void) {
 }
 TEST(held_creator_beside_a_remover) {
     int failed = 0;
-    BESIDE(make_and_remove()) for (double end = now() + SECONDS; now() < end;) {
+    BESIDE(make_and_remove()) for (double end = now() + seconds(); now() < end;) {
         int fd = open("file", O_CREAT | O_RDWR, 0644);
         failed += fd < 0;
         close(fd);
@@ -78,7 +82,7 @@ TEST(held_link_beside_a_replacer) {
     int failed = 0;
     char text[8];
     struct stat st;
-    BESIDE(retarget()) for (double end = now() + SECONDS; now() < end;) {
+    BESIDE(retarget()) for (double end = now() + seconds(); now() < end;) {
         if (readlink("link", text, sizeof text) != 3 || stat("link", &st) || lstat("link", &st)) failed++;
         int fd = open("link", O_RDONLY);
         failed += fd < 0;
@@ -93,7 +97,7 @@ TEST(held_paths_beside_an_exchange_of_directories) {
     int failed = 0, rounds = 0;
     struct stat st;
     char name[32];
-    BESIDE(exchange()) for (double end = now() + SECONDS; now() < end;) {
+    BESIDE(exchange()) for (double end = now() + seconds(); now() < end;) {
         int fd = open("a/d/g", O_RDWR);
         if (fd < 0 || strcmp(read_fd(fd), "g")) failed++;
         close(fd);
@@ -118,7 +122,7 @@ TEST(held_program_beside_a_replacer) {
         chmod("q", 0755);
         rename("q", "p");
     }))
-    for (double end = now() + SECONDS; now() < end; rounds++) {
+    for (double end = now() + seconds(); now() < end; rounds++) {
         pid_t pid = fork();
         if (!pid) execl("./p", "p", (char *)0), _exit(errno == ETXTBSY ? 0 : errno);
         int status;
@@ -180,10 +184,12 @@ static bool lock_by_link(int *fd) {
 }
 static void add_with(bool (*lock)(int *), void (*unlock)(int)) {
     put("count", "0");
+    int *done = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    double end = getenv("HELD_SECONDS") ? now() + seconds() : 0;
     pid_t all[WORKERS];
     for (int i = 0; i < WORKERS; i++) {
         if ((all[i] = SYS(fork()))) continue;
-        for (int j = 0; j < EACH; j++) {
+        for (int j = 0; end ? now() < end : j < EACH; j++) {
             int fd;
             if (!lock(&fd)) _exit(100 + (errno == ESTALE));
             int c = open("count", O_RDWR);
@@ -192,6 +198,7 @@ static void add_with(bool (*lock)(int *), void (*unlock)(int)) {
             int n = snprintf(text, sizeof text, "%d", atoi(read_fd(c)) + 1);
             if (pwrite(c, text, n, 0) != n) _exit(103);
             close(c);
+            __atomic_add_fetch(done, 1, __ATOMIC_RELAXED);
             unlock(fd);
         }
         _exit(0);
@@ -202,7 +209,8 @@ static void add_with(bool (*lock)(int *), void (*unlock)(int)) {
         CHECK_EQ(status, 0);
     }
     int c = SYS(open("count", O_RDONLY));
-    CHECK_EQ(atoi(read_fd(c)), WORKERS * EACH);
+    CHECK(end || *done == WORKERS * EACH);
+    CHECK_EQ(atoi(read_fd(c)), *done);
 }
 TEST(held_lock_file_by_flock) { add_with(lock_by_flock, unlock_by_flock); }
 TEST(held_lock_file_by_fcntl) { add_with(lock_by_fcntl, unlock_by_flock); }
@@ -305,11 +313,11 @@ static void use_names(unsigned seed, double end) {
         if (fd >= 0) close(fd);
     }
 }
-// HELD_DIR: a directory that others use in the same way meanwhile. HELD_SECONDS: how long.
+// HELD_DIR: a directory that others use in the same way meanwhile.
 TEST(held_thirty_names) {
-    const char *dir = getenv("HELD_DIR"), *seconds = getenv("HELD_SECONDS");
+    const char *dir = getenv("HELD_DIR");
     if (dir) SYS(chdir(dir));
-    double end = now() + (seconds ? atoi(seconds) : 2 * SECONDS);
+    double end = now() + 2 * seconds();
     pid_t all[10];
     for (int i = 0; i < 10; i++)
         if (!(all[i] = SYS(fork()))) use_names(time(0) + i, end), _exit(0);
