@@ -148,6 +148,14 @@ struct Bundle {
 pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purpose) -> Result<NewContainer> {
     let preserved = caller::preserved(options.preserve_fds, &options.pass_fds)?;
     let Bundle { mut prepared, config, hooks, host } = read_bundle(settings, options)?;
+    if let (true, Pod::Member(sandbox)) = (options.own_group && prepared.by_network, &prepared.pod) {
+        return Err(format!(
+            "the bundle names the network namespace of sandbox {sandbox:?}, and a namespace has one network stack: a \
+             clone cannot have it, too; save the container with \"checkpoint\", and restore it from a bundle that names \
+             another network namespace, or clone it with --pool"
+        )
+        .into());
+    }
     if options.pooled {
         check_pooled(&prepared, &hooks, host.is_some())?;
         prepared.spec.pooled = true;

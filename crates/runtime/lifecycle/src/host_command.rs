@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use sandbox::client::Client;
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
 use sandbox::terminal::{self, RawMode};
-use spec::{ProcessSpec, Refusal};
+use spec::{AfterCheckpoint, ProcessSpec, Refusal};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -250,7 +250,7 @@ pub fn run_host_command(
             let args = snapshot.program().map(|(args, _)| args.to_vec()).unwrap_or_default();
             sandbox.start_now()?.map_err(Error::not_started)?;
             if let HostSnapshot::Step { session, image: None, .. } = &snapshot {
-                session.save(&connect(container)?, &[], 0, true)?;
+                session.save(&connect(container)?, &[], 0, AfterCheckpoint::GoesOn)?;
             }
             let process = ProcessSpec {
                 args: args.clone(),
@@ -339,7 +339,7 @@ fn make_snapshot(
 
 /// Saves a step.
 fn save_step(session: &Session, client: &Client, args: &[String], status: u8) -> Result<()> {
-    session.save(client, args, status, false).map_err(|error| {
+    session.save(client, args, status, AfterCheckpoint::Ends).map_err(|error| {
         Error::with_status(error.status(), format!("the session stays as it was before the command: {error}"))
     })
 }
