@@ -56,6 +56,11 @@ fn dispatch(cli: &Cli) -> Result<u8> {
     let settings = &settings;
     let grammar = Cli::command;
     match &cli.command {
+        Command::Do(_) if cli.global.overlay2 == Some(bundle::Overlay2::default()) => {
+            return Err(mistakes::usage(
+                "--overlay2=none: do never writes to the host's files; share what it may change with --volume".into(),
+            ));
+        }
         Command::Do(args) => return commands::do_::run(settings, args),
         Command::Run(args) => return commands::run::run(settings, args),
         Command::Exec(args) => return commands::exec::exec(settings, args),

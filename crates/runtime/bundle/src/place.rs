@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// An object or array that is open where the error is.
 enum Open {
-    /// With the key whose value is read.
+    /// With the key of the value that is read.
     Object(Option<String>),
     /// With the number of the element.
     Array(usize),
