@@ -37,6 +37,8 @@ fn main() -> ExitCode {
         .map(|()| cli.global.without.warn());
     match started.and_then(|()| dispatch(&cli)) {
         Ok(status) => ExitCode::from(status),
+        // The reader has what it wanted.
+        Err(error) if error.status() == 0 => ExitCode::SUCCESS,
         Err(error) => {
             logs::tell(cli.global.log.as_deref(), cli.global.log_format, error.message());
             ExitCode::from(error.status())
@@ -146,7 +148,9 @@ fn internal_role() -> Option<ExitCode> {
             let take = hostsys::inherited::take;
             // As many further ones as its sink needs.
             let files = (5..7).map_while(|fd| take(fd).ok());
-            take(3).and_then(|socket| trace_sinks::serve(socket, take(4)?, files)).map(|()| 0)
+            take(3)
+                .and_then(|socket| trace_sinks::serve(socket, take(4)?, files, syscalls::trace_points()))
+                .map(|()| 0)
         }
         role::BOOT => {
             sandbox::logging::start(format, None);
