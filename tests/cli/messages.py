@@ -17,7 +17,22 @@ def test_what_was_meant():
     one_line(RF("exec", "--debug", "x", "true"), 2, "--debug is a global flag")
     one_line(RF("do", "--timeout", "1x", "true"), 2, "see ringfence do --help")
     one_line(RF("--netwrk=none", "list"), 2, "see ringfence list --help")
-    one_line(RF("do", "--hide", "/there/is/none", "true"), 128, "--hide /there/is/none", "nothing to hide")
+    one_line(RF("do", "--hide", "/there/is/none", "true"), 2, "--hide /there/is/none", "nothing to hide")
+    for flag, value in [
+        ("hide", "a"),
+        ("cwd", "a"),
+        ("user", "nosuch"),
+        ("env", "=a"),
+        ("name", "a/b"),
+        ("hostname", "a/b"),
+    ]:
+        one_line(RF("do", f"--{flag}", value, "true"), 2, f"--{flag}", value)
+    one_line(RF("--overlay2=none", "do", "true"), 2, "never writes to the host's files")
+    one_line(RF("kill", "-9", "x"), 2, "ringfence kill ID 9")
+    one_line(RF("exec", "-it", "x", "true"), 2, "--tty")
+    one_line(RF("run", "--rm", "x"), 2, "goes with its end")
+    one_line(RF("debug", "--profile", "x.png", "x"), 2, "SVG", ".folded")
+    one_line(RF("do", "/etc"), 126, "/etc", "is a directory")
     one_line(RF("do", "--diff", "there-is-no-such-command"), 127, "not found")
 
 
@@ -79,7 +94,6 @@ def test_update_of_nothing():
 def test_interval_in_seconds():
     one_line(RF("events", "--interval", "5", "nobody"), 128, "does not exist")
     one_line(RF("events", "--interval", "0", "nobody"), 2, "--interval")
-    one_line(RF("debug", "--duration", "5", "--ps", "nobody"), 2, "--duration")
 
 
 def test_flags_for_docker():

@@ -37,6 +37,8 @@ fn main() -> ExitCode {
         .map(|()| cli.global.without.warn());
     match started.and_then(|()| dispatch(&cli)) {
         Ok(status) => ExitCode::from(status),
+        // The reader has what it wanted.
+        Err(error) if error.status() == 0 => ExitCode::SUCCESS,
         Err(error) => {
             logs::tell(cli.global.log.as_deref(), cli.global.log_format, error.message());
             ExitCode::from(error.status())
@@ -56,6 +58,11 @@ fn dispatch(cli: &Cli) -> Result<u8> {
     let settings = &settings;
     let grammar = Cli::command;
     match &cli.command {
+        Command::Do(_) if cli.global.overlay2 == Some(bundle::Overlay2::default()) => {
+            return Err(mistakes::usage(
+                "--overlay2=none: do never writes to the host's files; share what it may change with --volume".into(),
+            ));
+        }
         Command::Do(args) => return commands::do_::run(settings, args),
         Command::Run(args) => return commands::run::run(settings, args),
         Command::Exec(args) => return commands::exec::exec(settings, args),
@@ -141,7 +148,9 @@ fn internal_role() -> Option<ExitCode> {
             let take = hostsys::inherited::take;
             // As many further ones as its sink needs.
             let files = (5..7).map_while(|fd| take(fd).ok());
-            take(3).and_then(|socket| trace_sinks::serve(socket, take(4)?, files)).map(|()| 0)
+            take(3)
+                .and_then(|socket| trace_sinks::serve(socket, take(4)?, files, syscalls::trace_points()))
+                .map(|()| 0)
         }
         role::BOOT => {
             sandbox::logging::start(format, None);

@@ -1,15 +1,25 @@
 //! Standard output, and files that a flag names.
 
-use lifecycle::Result;
+use lifecycle::{Error, Result};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes a line to standard output. A closed pipe is an error, not a panic.
+/// Writes a line to standard output.
 pub(crate) fn say(line: impl Display) -> Result<()> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}").into())
+    write(format_args!("{line}\n"))
+}
+
+/// Writes text to standard output. That its reader has closed it is no failure (`ringfence list | head -1`): the command ends
+/// there, with status 0.
+pub(crate) fn write(text: impl Display) -> Result<()> {
+    let written = write!(std::io::stdout(), "{text}").and_then(|()| std::io::stdout().flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Error::with_status(0, ""),
+        _ => format!("standard output: {error}").into(),
+    })
 }
 
 /// A file that is left as it was, or not there, until there is something to write.

@@ -3,7 +3,7 @@
 use super::create::Create;
 use crate::values;
 use clap::{Args, ValueEnum};
-use lifecycle::{CheckpointOptions, RestoreOptions, Result, RunOptions, Settings};
+use lifecycle::{AfterCheckpoint, CheckpointOptions, RestoreOptions, Result, RunOptions, Settings};
 use std::path::PathBuf;
 
 /// How the pages of an image are compressed.
@@ -41,7 +41,10 @@ pub(crate) struct Checkpoint {
     /// As runc has it: there are no files of the checkpoint's own work; an empty inventory.img, which Podman asks for, is made
     #[arg(long, value_name = "DIR")]
     work_path: Option<PathBuf>,
-    /// Accepted as runc has it: connections are saved in any case
+    /// What peers outside the sandbox see of its end: with "keep" nothing, for restore --tcp=keep; their connections wait
+    #[arg(long, value_enum, default_value_t = Tcp::Reset)]
+    tcp: Tcp,
+    /// As --tcp=keep
     #[arg(long)]
     tcp_established: bool,
     /// Accepted as runc has it: locks are saved in any case
@@ -75,7 +78,11 @@ pub(crate) struct Checkpoint {
 pub(crate) fn checkpoint(settings: &Settings, args: &Checkpoint) -> Result<()> {
     let options = CheckpointOptions {
         image: args.image_path.clone(),
-        leave_running: args.leave_running,
+        then: match args.leave_running {
+            true => AfterCheckpoint::GoesOn,
+            false if args.tcp_established || args.tcp == Tcp::Keep => AfterCheckpoint::EndsSilently,
+            false => AfterCheckpoint::Ends,
+        },
         inventory: args.work_path.is_some(),
         compress: args.compression == Compression::Zstd,
         direct: args.direct,

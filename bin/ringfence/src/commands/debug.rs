@@ -37,10 +37,10 @@ pub(crate) struct Debug {
     pub(crate) mount: Option<String>,
     /// Sample what the guest and its kernel spend processor time with, and write a flame graph (SVG), or folded stacks when
     /// FILE ends in .folded or .txt; needs root on the host
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = profile_name)]
     pub(crate) profile: Option<PathBuf>,
-    /// How long to sample, as 10s or 500ms; an interrupt ends it early
-    #[arg(long, value_name = "TIME", value_parser = values::interval, default_value = "5s")]
+    /// How long to sample, as 10 (seconds), 10s or 500ms; an interrupt ends it early
+    #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "5s")]
     pub(crate) duration: Duration,
     /// Samples in a second, on each processor
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=i64::from(profile::MAX_FREQUENCY)), default_value_t = 99)]
@@ -83,6 +83,18 @@ pub(crate) enum Strace {
     All,
     /// None
     Off,
+}
+
+/// The file for a profile. Its ending says what is written; one of another kind of image would be no such image.
+fn profile_name(text: &str) -> std::result::Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("png" | "jpg" | "jpeg" | "gif" | "webp" | "pdf" | "html" | "pprof" | "pb" | "gz" | "json") => {
+            Err("a profile is an SVG, or folded stacks when the name ends in .folded or .txt".into())
+        }
+        _ => Ok(path),
+    }
 }
 
 pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
@@ -141,7 +153,14 @@ fn write_profile(settings: &Settings, args: &Debug, path: &Path) -> Result<()> {
         profile.guest,
         profile.sentry,
         profile.took.as_secs_f64()
-    ))
+    ))?;
+    match profile::missing_symbols() {
+        Some(file) => say(format_args!(
+            "the kernel's functions are not named: its symbols are not there ({})",
+            file.display()
+        )),
+        None => Ok(()),
+    }
 }
 
 fn write_coverage(settings: &Settings, args: &Debug) -> Result<()> {

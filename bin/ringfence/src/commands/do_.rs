@@ -3,6 +3,7 @@
 use crate::commands::do_secrets::{hidden, hidden_from_others};
 use crate::commands::do_user::{User, environment, user};
 use crate::commands::{debug, do_diff, do_snapshot};
+use crate::mistakes::usage;
 use crate::output::Output;
 use crate::values;
 use bundle::{
@@ -60,9 +61,9 @@ pub(crate) struct Do {
     #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Host name that the command sees [default: the host's]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
     pub(crate) hostname: Option<String>,
-    /// Name in logs and control groups [default: do- and a number]
+    /// Name in logs and control groups, by which other commands find it while it runs [default: do- and a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Run the command as process 1, without an init in front
@@ -165,10 +166,21 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
         args.coverage.as_deref().map(|path| coverage(path, prepared.spec.id.clone())).transpose()?;
     let mut diff = args.diff.as_deref().map(do_diff::Diff::open).transpose()?;
     let changes = diff.as_mut().map(do_diff::Diff::take);
-    let run = HostRun { allow_net: allow_net.as_ref(), limits: limits(args), changes, coverage, snapshot };
+    let named = args.name.is_some();
+    let run =
+        HostRun { allow_net: allow_net.as_ref(), limits: limits(args), named, changes, coverage, snapshot };
     let status = lifecycle::run_host_command(settings, prepared, run, &signals)?;
     diff.map_or(Ok(()), do_diff::Diff::finish)?;
     Ok(status)
+}
+
+/// A host name as sethostname(2) takes it, of characters that programs take in one.
+fn host_name(name: &str) -> std::result::Result<String, String> {
+    let fits = (1..=64).contains(&name.len());
+    match fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        true => Ok(name.into()),
+        false => Err("use at most 64 letters, digits and any of -._".into()),
+    }
 }
 
 /// What the arguments describe.
@@ -228,7 +240,7 @@ fn id(args: &Do) -> Result<String> {
     let id = args.name.clone().unwrap_or_else(|| format!("do-{}", std::process::id()));
     match lifecycle::valid_id(&id) {
         true => Ok(id),
-        false => Err(format!("--name {id:?}: use at most 200 letters, digits and any of _+-.").into()),
+        false => Err(usage(format!("--name {id:?}: use at most 200 letters, digits and any of _+-."))),
     }
 }
 
@@ -241,13 +253,13 @@ fn overlay(settings: &Settings) -> Result<Overlay2> {
     let Overlay2 { root, binds } = settings.containers.overlay.clone();
     let root = root.unwrap_or(OverlayChoice::MEMORY);
     if root.medium == Medium::Own {
-        return Err(
+        return Err(usage(
             "--overlay2: self would leave a file in the host's own root; do takes memory and dir=/PATH"
                 .into(),
-        );
+        ));
     }
     if root.commit {
-        return Err("--overlay2: commit would write to the host's own root; do never does".into());
+        return Err(usage("--overlay2: commit would write to the host's own root; do never does".into()));
     }
     Ok(Overlay2 { root: Some(root), binds })
 }
@@ -274,7 +286,8 @@ fn network(chosen: Option<Network>, policed: bool) -> Result<Network> {
         None if policed => Ok(Network::Host { policed }),
         None => Ok(Network::None),
         Some(Network::Sandbox) => {
-            Err("do has no network namespace of its own with interfaces; use --network=host or none".into())
+            let text = "do has no network namespace of its own with interfaces; use --network=host or none";
+            Err(usage(text.into()))
         }
         Some(network) => Ok(network),
     }
@@ -284,7 +297,7 @@ fn cwd(args: &Do) -> Result<String> {
     if let Some(cwd) = &args.cwd {
         return match cwd.starts_with('/') {
             true => Ok(cwd.clone()),
-            false => Err(format!("--cwd {cwd:?} must be an absolute path").into()),
+            false => Err(usage(format!("--cwd {cwd:?} must be an absolute path"))),
         };
     }
     if args.root.as_os_str() != "/" {

@@ -1,6 +1,7 @@
 //! The files that `do` hides from a command by default: keys, tokens and histories of shells in the caller's home.
 //! Files of the system, such as /etc/shadow, are not hidden: package managers inside change them.
 
+use crate::mistakes::usage;
 use bundle::Volume;
 use lifecycle::Result;
 use std::os::unix::fs::PermissionsExt;
@@ -76,12 +77,12 @@ fn home_of(passwd: &str, uid: u32) -> Option<PathBuf> {
 /// shared on purpose; one below would be covered, which is an error.
 pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) -> Result<Vec<String>> {
     if let Some(wrong) = asked.iter().find(|path| !path.starts_with('/')) {
-        return Err(format!("--hide {wrong:?} must be an absolute path").into());
+        return Err(usage(format!("--hide {wrong:?} must be an absolute path")));
     }
     if let Some((path, error)) =
         asked.iter().find_map(|path| Some((path, Path::new(path).symlink_metadata().err()?)))
     {
-        return Err(format!("--hide {path}: {error}; there is nothing to hide").into());
+        return Err(usage(format!("--hide {path}: {error}; there is nothing to hide")));
     }
     let mut all = asked.to_vec();
     if with_defaults {
@@ -91,11 +92,10 @@ pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) 
     all.retain(|path| !volumes.iter().any(|volume| volume.destination == *path));
     for path in &all {
         if let Some(volume) = volumes.iter().find(|volume| Path::new(&volume.destination).starts_with(path)) {
-            return Err(format!(
+            return Err(usage(format!(
                 "--volume {}: {path} is hidden and would cover it; share {path} itself, or use --no-hide",
                 volume.destination
-            )
-            .into());
+            )));
         }
     }
     Ok(all)

@@ -1,5 +1,6 @@
 //! The user and the environment of `do`.
 
+use crate::mistakes::usage;
 use lifecycle::Result;
 use std::path::Path;
 
@@ -15,7 +16,7 @@ pub(crate) struct User {
 pub(crate) fn user(text: &str, root: &Path) -> Result<User> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     parse(text, &read("etc/passwd"), &read("etc/group"))
-        .map_err(|what| format!("--user {text:?}: {what}").into())
+        .map_err(|what| usage(format!("--user {text:?}: {what}")))
 }
 
 fn parse(text: &str, passwd: &str, group: &str) -> std::result::Result<User, String> {
@@ -52,7 +53,7 @@ pub(crate) fn environment(clear: bool, asked: &[String]) -> Result<Vec<String>> 
     for text in asked {
         let name = text.split('=').next().unwrap_or_default();
         if name.is_empty() {
-            return Err(format!("--env {text:?}: use NAME=VALUE, or NAME for the caller's own").into());
+            return Err(usage(format!("--env {text:?}: use NAME=VALUE, or NAME for the caller's own")));
         }
         all.retain(|known| known.split('=').next() != Some(name));
         match text.contains('=') {

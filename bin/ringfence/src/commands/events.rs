@@ -1,9 +1,9 @@
 //! `ringfence events`: a container's usage, and notices that memory ran out.
 
+use crate::output::say;
 use crate::values;
 use clap::Args;
 use lifecycle::{Event, Result, Settings};
-use std::io::Write;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -36,5 +36,5 @@ fn show(id: &str, event: Event) -> Result<()> {
         }
         Event::OutOfMemory => line["type"] = "oom".into(),
     }
-    Ok(writeln!(std::io::stdout(), "{line}")?)
+    say(line)
 }

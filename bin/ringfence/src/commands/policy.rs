@@ -2,7 +2,7 @@
 
 use super::policy_session::{self, Load, Named};
 use crate::logs;
-use crate::output::say;
+use crate::output::{say, write};
 use clap::{Args, Subcommand};
 use decision_log::{Key, PublicKey, Signature};
 use lifecycle::{Error, Result, Settings};
@@ -72,7 +72,7 @@ pub(crate) fn policy(settings: &Settings, args: &PolicyCommand) -> Result<()> {
         What::Reload(args) => policy_session::reload(settings, args),
         What::Unload(args) => policy_session::unload(settings, args),
         What::Show { id } => policy_session::show(settings, id),
-        What::Schema => Ok(write!(std::io::stdout(), "{}", policy::SCHEMA)?),
+        What::Schema => write(policy::SCHEMA),
         What::Verify { log, key } => verify(log, key.as_deref()),
         What::Keygen { key } => keygen(key),
     }

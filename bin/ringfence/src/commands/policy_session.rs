@@ -1,12 +1,11 @@
 //! `ringfence policy load`, `reload`, `unload` and `show`: the policies of a running sandbox.
 
 use crate::USAGE_ERROR;
-use crate::output::say;
+use crate::output::{say, write};
 use clap::Args;
 use lifecycle::policy::Shown;
 use lifecycle::{Error, Result, Settings};
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use trace_sinks::Source;
 use trace_wire::config::Config;
@@ -94,7 +93,7 @@ pub(crate) fn show(settings: &Settings, id: &str) -> Result<()> {
     for policy in &all {
         describe(&mut out, policy);
     }
-    Ok(std::io::stdout().write_all(out.as_bytes())?)
+    write(out)
 }
 
 fn describe(out: &mut String, shown: &Shown) {

@@ -1,8 +1,8 @@
 //! `ringfence completions` and `ringfence man`: the grammar of the command line, for shells and for man(1).
 
+use crate::output::write;
 use clap::{Args, Command, ValueEnum};
 use lifecycle::Result;
-use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub(crate) fn completions(args: &Completions, mut grammar: Command) -> Result<()
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut grammar, "ringfence", &mut script);
-    std::io::stdout().write_all(&script).map_err(|error| format!("standard output: {error}").into())
+    write(String::from_utf8_lossy(&script))
 }
 
 pub(crate) fn man(args: &Man, grammar: Command) -> Result<()> {

@@ -2,14 +2,15 @@
 
 use super::trace_watch::{self, Watch};
 use crate::USAGE_ERROR;
-use crate::output::say;
+use crate::output::{say, write};
 use clap::{Args, Subcommand};
 use lifecycle::{Error, Result, Settings};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use trace_wire::config::{self, Config};
 use trace_wire::points::ContextFields;
+use trace_wire::{MessageType, json, packet};
 
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
@@ -99,7 +100,7 @@ fn list(settings: &Settings, id: &str) -> Result<()> {
             );
         }
     }
-    Ok(std::io::stdout().write_all(out.as_bytes())?)
+    write(out)
 }
 
 fn metadata() -> Result<()> {
@@ -108,9 +109,26 @@ fn metadata() -> Result<()> {
     let mut out = format!("POINTS ({})\n", points.iter().len());
     for point in points.iter() {
         let optional = point.optional.names().join("|");
-        let _ =
-            writeln!(out, "Name: {}, optional fields: [{optional}], context fields: [{context}]", point.name);
+        let _ = writeln!(
+            out,
+            "Name: {}, optional fields: [{optional}], context fields: [{context}], message: {:?}",
+            point.name, point.message
+        );
     }
+    // Points share messages: each is described once.
+    let messages: BTreeMap<i32, MessageType> =
+        points.iter().map(|point| (point.message as i32, point.message)).collect();
+    let _ = writeln!(out, "\nMESSAGES ({})", messages.len());
+    let context: Vec<String> =
+        json::context_fields().iter().map(|name| format!("context_data.{name}")).collect();
+    let _ = writeln!(out, "Name: all, fields: [{}]", context.join("|"));
+    for kind in messages.into_values() {
+        let fields = packet::descriptor(kind).map(|message| json::fields(&message)).unwrap_or_default();
+        let _ = writeln!(out, "Name: {kind:?}, fields: [{}]", fields.join("|"));
+    }
+    let usual = trace_watch::usual(&points);
+    let _ = writeln!(out, "\nWATCHED BY DEFAULT ({})", usual.len());
+    usual.iter().for_each(|name| out.extend(["Name: ", name, "\n"]));
     out.push_str("\nSINKS (4)\nName: file\nName: null\nName: policy\nName: remote\n");
-    Ok(std::io::stdout().write_all(out.as_bytes())?)
+    write(out)
 }

@@ -27,6 +27,8 @@ pub struct About {
     pub layers: Vec<u64>,
     /// When it was made, in seconds since 1970.
     pub made: u64,
+    /// The sandbox ended after it, and told hosts outside that their connections end.
+    pub ends_connections: bool,
 }
 
 impl About {

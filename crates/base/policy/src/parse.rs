@@ -1,7 +1,7 @@
 //! From a file to rules.
 
 use crate::address::AddressPattern;
-use crate::diagnostic::{Diagnostic, meant};
+use crate::diagnostic::{Diagnostic, meant, nearest};
 use crate::document::{self, Node, Value, get};
 use crate::glob::{Glob, Pattern};
 use crate::point::Access;
@@ -374,8 +374,11 @@ fn action(node: &Node, what: &str, errno: Option<Errno>) -> Result<Action, Diagn
 fn errno(node: &Node) -> Result<Errno, Diagnostic> {
     let text = node.text("errno")?;
     errno_named(text).ok_or_else(|| {
-        let names = (1..=133).map(|raw| Errno::from_raw(raw).name());
-        node.error(format!("errno: {text:?} is no name of errno(3){}", meant(text, names)))
+        // All begin with E, which makes none of them near.
+        let names = (1..=133).filter_map(|raw| Errno::from_raw(raw).name().strip_prefix('E'));
+        let near = nearest(text.strip_prefix('E').unwrap_or(text), names);
+        let meant = near.map(|name| format!("; did you mean E{name}?")).unwrap_or_default();
+        node.error(format!("errno: {text:?} is no name of errno(3){meant}"))
     })
 }
 

@@ -243,6 +243,11 @@ fn mistakes_have_lines_and_say_what_to_write() {
         ("rules:\n  - {point: file/*, action: deny}", 2, "a list of them"),
         ("rules:\n  - {point: file/open,\n     action: dny}", 3, "did you mean deny?"),
         ("rules:\n  - {point: file/open, action: deny, errno: EPREM}", 2, "did you mean EPERM?"),
+        (
+            "rules:\n  - {point: file/open, action: deny, errno: EFOO}",
+            2,
+            "errno: \"EFOO\" is no name of errno(3)",
+        ),
         ("rules:\n  - {point: file/open, action: log, errno: EPERM}", 2, "for action: deny"),
         ("rules:\n  - {point: file/open, path: etc, action: deny}", 2, "write /etc"),
         ("rules:\n  - {point: file/open, address: '*:1', action: deny}", 2, "net/connect"),

@@ -24,6 +24,7 @@ pub use process::{
     WindowSize,
 };
 pub use sandbox::{
-    DeviceKind, DeviceRule, DeviceSpec, ImageSpec, PlatformName, RootSpec, SandboxSpec, TraceSpec,
+    AfterCheckpoint, DeviceKind, DeviceRule, DeviceSpec, ImageSpec, PlatformName, RootSpec, SandboxSpec,
+    TraceSpec,
 };
 pub use start_error::{StartError, StartErrorKind};

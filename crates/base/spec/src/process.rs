@@ -11,6 +11,9 @@ pub struct ProcessSpec {
     pub args: Vec<String>,
     /// Environment, `NAME=value`.
     pub env: Vec<String>,
+    /// Where the program is looked for if the environment has no PATH; nowhere without this.
+    #[serde(default)]
+    pub default_path: Option<String>,
     /// Absolute path of the working directory.
     pub cwd: String,
     /// Create a missing working directory, as runc does.

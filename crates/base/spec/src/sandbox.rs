@@ -230,3 +230,15 @@ pub enum PlatformName {
     /// ptrace(2).
     Ptrace,
 }
+
+/// What becomes of a sandbox that has been saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AfterCheckpoint {
+    /// It goes on.
+    GoesOn,
+    /// Its programs are killed, and their connections end.
+    #[default]
+    Ends,
+    /// The same, and nothing leaves it any more: hosts outside do not learn of it, for connections that are to go on.
+    EndsSilently,
+}

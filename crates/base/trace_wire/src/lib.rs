@@ -3,6 +3,7 @@
 //! - [`points`] names the points and the fields that a session may ask for;
 //! - [`messages`] has a type for each message, generated from `proto/`;
 //! - [`packet`] puts a message behind its header, and takes it apart again;
+//! - [`json`] writes a message as JSON, and knows the names of its fields;
 //! - [`config`] reads the JSON of a session;
 //! - [`session`] is a session as the command line hands it to the kernel;
 //! - [`ask`] is what goes over the channel to programs that a policy asks.
@@ -13,6 +14,7 @@
 
 pub mod ask;
 pub mod config;
+pub mod json;
 pub mod packet;
 pub mod points;
 pub mod session;

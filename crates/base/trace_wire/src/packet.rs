@@ -3,8 +3,8 @@
 use crate::VERSION;
 use crate::messages::common::{Handshake, MessageType};
 use crate::messages::{container, sentry, syscall};
-use protobuf::{Enum, Message, MessageDyn};
-use std::fmt::Write as _;
+use protobuf::reflect::MessageDescriptor;
+use protobuf::{Enum, Message, MessageDyn, MessageFull};
 
 /// Bytes of the header that this version writes. A reader skips as many as the header itself says.
 pub const HEADER: usize = 8;
@@ -68,85 +68,63 @@ pub fn parse(packet: &[u8]) -> Result<Packet, String> {
     let body = packet.get(size..).filter(|_| size >= HEADER).ok_or("a header longer than its packet")?;
     let number = i32::from(half(2));
     let kind = MessageType::from_i32(number).ok_or_else(|| format!("message type {number} is unknown"))?;
-    let message = read(kind, body)
+    let message = descriptor(kind)
         .ok_or_else(|| format!("message type {number} has no message"))?
+        .parse_from_bytes(body)
         .map_err(|error| format!("a message of type {number} cannot be read: {error}"))?;
     Ok(Packet { kind, dropped, message })
 }
 
 /// The message of a type.
-fn read(kind: MessageType, body: &[u8]) -> Option<protobuf::Result<Box<dyn MessageDyn>>> {
-    fn of<M: protobuf::MessageFull>(body: &[u8]) -> protobuf::Result<Box<dyn MessageDyn>> {
-        M::parse_from_bytes(body).map(|message| Box::new(message) as Box<dyn MessageDyn>)
-    }
+pub fn descriptor(kind: MessageType) -> Option<MessageDescriptor> {
     use MessageType as T;
     Some(match kind {
         T::MESSAGE_UNKNOWN => return None,
-        T::MESSAGE_CONTAINER_START => of::<container::Start>(body),
-        T::MESSAGE_SENTRY_CLONE => of::<sentry::CloneInfo>(body),
-        T::MESSAGE_SENTRY_EXEC => of::<sentry::ExecveInfo>(body),
-        T::MESSAGE_SENTRY_EXIT_NOTIFY_PARENT => of::<sentry::ExitNotifyParentInfo>(body),
-        T::MESSAGE_SENTRY_TASK_EXIT => of::<sentry::TaskExit>(body),
-        T::MESSAGE_SENTRY_MMAP => of::<sentry::MmapInfo>(body),
-        T::MESSAGE_SYSCALL_RAW => of::<syscall::Syscall>(body),
-        T::MESSAGE_SYSCALL_OPEN => of::<syscall::Open>(body),
-        T::MESSAGE_SYSCALL_CLOSE => of::<syscall::Close>(body),
-        T::MESSAGE_SYSCALL_READ => of::<syscall::Read>(body),
-        T::MESSAGE_SYSCALL_WRITE => of::<syscall::Write>(body),
-        T::MESSAGE_SYSCALL_CONNECT => of::<syscall::Connect>(body),
-        T::MESSAGE_SYSCALL_EXECVE => of::<syscall::Execve>(body),
-        T::MESSAGE_SYSCALL_SOCKET => of::<syscall::Socket>(body),
-        T::MESSAGE_SYSCALL_CHDIR => of::<syscall::Chdir>(body),
-        T::MESSAGE_SYSCALL_SETID => of::<syscall::Setid>(body),
-        T::MESSAGE_SYSCALL_SETRESID => of::<syscall::Setresid>(body),
-        T::MESSAGE_SYSCALL_PRLIMIT64 => of::<syscall::Prlimit>(body),
-        T::MESSAGE_SYSCALL_PIPE => of::<syscall::Pipe>(body),
-        T::MESSAGE_SYSCALL_FCNTL => of::<syscall::Fcntl>(body),
-        T::MESSAGE_SYSCALL_DUP => of::<syscall::Dup>(body),
-        T::MESSAGE_SYSCALL_SIGNALFD => of::<syscall::Signalfd>(body),
-        T::MESSAGE_SYSCALL_CHROOT => of::<syscall::Chroot>(body),
-        T::MESSAGE_SYSCALL_EVENTFD => of::<syscall::Eventfd>(body),
-        T::MESSAGE_SYSCALL_CLONE => of::<syscall::Clone>(body),
-        T::MESSAGE_SYSCALL_BIND => of::<syscall::Bind>(body),
-        T::MESSAGE_SYSCALL_ACCEPT => of::<syscall::Accept>(body),
-        T::MESSAGE_SYSCALL_TIMERFD_CREATE => of::<syscall::TimerfdCreate>(body),
-        T::MESSAGE_SYSCALL_TIMERFD_SETTIME => of::<syscall::TimerfdSetTime>(body),
-        T::MESSAGE_SYSCALL_TIMERFD_GETTIME => of::<syscall::TimerfdGetTime>(body),
-        T::MESSAGE_SYSCALL_FORK => of::<syscall::Fork>(body),
-        T::MESSAGE_SYSCALL_INOTIFY_INIT => of::<syscall::InotifyInit>(body),
-        T::MESSAGE_SYSCALL_INOTIFY_ADD_WATCH => of::<syscall::InotifyAddWatch>(body),
-        T::MESSAGE_SYSCALL_INOTIFY_RM_WATCH => of::<syscall::InotifyRmWatch>(body),
-        T::MESSAGE_SYSCALL_SOCKETPAIR => of::<syscall::SocketPair>(body),
-        T::MESSAGE_SYSCALL_MMAP => of::<syscall::Mmap>(body),
-        T::MESSAGE_SYSCALL_LISTEN => of::<syscall::Listen>(body),
-        T::MESSAGE_SYSCALL_PTRACE => of::<syscall::Ptrace>(body),
+        T::MESSAGE_CONTAINER_START => container::Start::descriptor(),
+        T::MESSAGE_SENTRY_CLONE => sentry::CloneInfo::descriptor(),
+        T::MESSAGE_SENTRY_EXEC => sentry::ExecveInfo::descriptor(),
+        T::MESSAGE_SENTRY_EXIT_NOTIFY_PARENT => sentry::ExitNotifyParentInfo::descriptor(),
+        T::MESSAGE_SENTRY_TASK_EXIT => sentry::TaskExit::descriptor(),
+        T::MESSAGE_SENTRY_MMAP => sentry::MmapInfo::descriptor(),
+        T::MESSAGE_SYSCALL_RAW => syscall::Syscall::descriptor(),
+        T::MESSAGE_SYSCALL_OPEN => syscall::Open::descriptor(),
+        T::MESSAGE_SYSCALL_CLOSE => syscall::Close::descriptor(),
+        T::MESSAGE_SYSCALL_READ => syscall::Read::descriptor(),
+        T::MESSAGE_SYSCALL_WRITE => syscall::Write::descriptor(),
+        T::MESSAGE_SYSCALL_CONNECT => syscall::Connect::descriptor(),
+        T::MESSAGE_SYSCALL_EXECVE => syscall::Execve::descriptor(),
+        T::MESSAGE_SYSCALL_SOCKET => syscall::Socket::descriptor(),
+        T::MESSAGE_SYSCALL_CHDIR => syscall::Chdir::descriptor(),
+        T::MESSAGE_SYSCALL_SETID => syscall::Setid::descriptor(),
+        T::MESSAGE_SYSCALL_SETRESID => syscall::Setresid::descriptor(),
+        T::MESSAGE_SYSCALL_PRLIMIT64 => syscall::Prlimit::descriptor(),
+        T::MESSAGE_SYSCALL_PIPE => syscall::Pipe::descriptor(),
+        T::MESSAGE_SYSCALL_FCNTL => syscall::Fcntl::descriptor(),
+        T::MESSAGE_SYSCALL_DUP => syscall::Dup::descriptor(),
+        T::MESSAGE_SYSCALL_SIGNALFD => syscall::Signalfd::descriptor(),
+        T::MESSAGE_SYSCALL_CHROOT => syscall::Chroot::descriptor(),
+        T::MESSAGE_SYSCALL_EVENTFD => syscall::Eventfd::descriptor(),
+        T::MESSAGE_SYSCALL_CLONE => syscall::Clone::descriptor(),
+        T::MESSAGE_SYSCALL_BIND => syscall::Bind::descriptor(),
+        T::MESSAGE_SYSCALL_ACCEPT => syscall::Accept::descriptor(),
+        T::MESSAGE_SYSCALL_TIMERFD_CREATE => syscall::TimerfdCreate::descriptor(),
+        T::MESSAGE_SYSCALL_TIMERFD_SETTIME => syscall::TimerfdSetTime::descriptor(),
+        T::MESSAGE_SYSCALL_TIMERFD_GETTIME => syscall::TimerfdGetTime::descriptor(),
+        T::MESSAGE_SYSCALL_FORK => syscall::Fork::descriptor(),
+        T::MESSAGE_SYSCALL_INOTIFY_INIT => syscall::InotifyInit::descriptor(),
+        T::MESSAGE_SYSCALL_INOTIFY_ADD_WATCH => syscall::InotifyAddWatch::descriptor(),
+        T::MESSAGE_SYSCALL_INOTIFY_RM_WATCH => syscall::InotifyRmWatch::descriptor(),
+        T::MESSAGE_SYSCALL_SOCKETPAIR => syscall::SocketPair::descriptor(),
+        T::MESSAGE_SYSCALL_MMAP => syscall::Mmap::descriptor(),
+        T::MESSAGE_SYSCALL_LISTEN => syscall::Listen::descriptor(),
+        T::MESSAGE_SYSCALL_PTRACE => syscall::Ptrace::descriptor(),
     })
-}
-
-/// A message as JSON, in the standard mapping of protocol buffers: 64-bit numbers are strings, bytes are base64, fields
-/// at their default are left out. All control characters are escaped, also those that JSON leaves alone: text is the
-/// guest's, and a terminal may show it.
-pub fn to_json(message: &dyn MessageDyn) -> Result<String, String> {
-    let options = protobuf_json_mapping::PrintOptions { proto_field_name: true, ..Default::default() };
-    let json = protobuf_json_mapping::print_to_string_with_options(message, &options)
-        .map_err(|error| error.to_string())?;
-    if !json.contains(char::is_control) {
-        return Ok(json);
-    }
-    // They can only be within strings.
-    let mut out = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        match c.is_control() {
-            true => write!(out, "\\u{:04x}", u32::from(c)).map_err(|error| error.to_string())?,
-            false => out.push(c),
-        }
-    }
-    Ok(out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::{Asked, to_json};
 
     #[test]
     fn a_packet_comes_back() {
@@ -160,21 +138,17 @@ mod tests {
         assert_eq!(packet[..8], [8, 0, 7, 0, 7, 0, 0, 0]);
         let parsed = parse(&packet).unwrap();
         assert_eq!((parsed.kind, parsed.dropped), (MessageType::MESSAGE_SYSCALL_OPEN, 7));
-        let json = to_json(&*parsed.message).unwrap();
-        assert_eq!(json, r#"{"sysno": "257", "fd": "-100", "pathname": "/etc/passwd"}"#);
-        // U+009B is the beginning of a sequence that steers a terminal.
-        open.pathname = "a\u{9b}2J\x1b\x7f\n\u{e4}".into();
-        let json = to_json(&open).unwrap();
-        assert!(!json.contains(char::is_control), "{json:?}");
-        let back: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(back["pathname"], open.pathname);
+        let json = to_json(&*parsed.message, &Asked::default());
+        let all = r#"{"sysno": "257", "fd": "-100", "pathname": "/etc/passwd", "flags": 0, "mode": 0}"#;
+        assert_eq!(json, all);
     }
 
     #[test]
     fn a_longer_header_is_skipped() {
         let mut packet = vec![10, 0, 29, 0, 0, 0, 0, 0, 9, 9];
         packet.extend_from_slice(&[0x18, 57]);
-        assert_eq!(to_json(&*parse(&packet).unwrap().message).unwrap(), r#"{"sysno": "57"}"#);
+        let json = to_json(&*parse(&packet).unwrap().message, &Asked::default());
+        assert_eq!(json, r#"{"sysno": "57"}"#);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use crate::messages::common::MessageType;
 use bitflags::bitflags;
+use protobuf::MessageDyn;
+use protobuf::reflect::ReflectValueRef;
 use std::collections::HashMap;
 
 bitflags! {
@@ -14,7 +16,7 @@ bitflags! {
         const FD_PATH = 1;
         /// The environment that execve(2) was given.
         const ENVV = 1 << 1;
-        /// The environment of a container's first process.
+        /// The environment of a container's first process, and of a new program.
         const ENV = 1 << 2;
         /// Mode, owner, size and layer of an executable.
         const BINARY_INFO = 1 << 3;
@@ -100,7 +102,8 @@ const EVENTS: [(Point, &str, MessageType, OptionalFields); 6] = [
         Point::Execve,
         "sentry/execve",
         MessageType::MESSAGE_SENTRY_EXEC,
-        OptionalFields::BINARY_INFO
+        OptionalFields::ENV
+            .union(OptionalFields::BINARY_INFO)
             .union(OptionalFields::BINARY_SHA256)
             .union(OptionalFields::BINARY_SHA1)
             .union(OptionalFields::FD_INFO)
@@ -207,6 +210,7 @@ pub struct Description {
 pub struct Points {
     all: Vec<Description>,
     by_name: HashMap<String, usize>,
+    by_index: HashMap<u32, usize>,
 }
 
 impl Points {
@@ -241,7 +245,8 @@ impl Points {
             }));
         }
         let by_name = all.iter().enumerate().map(|(i, point)| (point.name.clone(), i)).collect();
-        Points { all, by_name }
+        let by_index = all.iter().enumerate().map(|(i, point)| (point.point.index(), i)).collect();
+        Points { all, by_name, by_index }
     }
 
     /// The point of this name.
@@ -249,10 +254,30 @@ impl Points {
         self.all.get(*self.by_name.get(name)?)
     }
 
+    /// The point that a message comes from.
+    pub fn of(&self, kind: MessageType, message: &dyn MessageDyn) -> Option<&Description> {
+        let event = EVENTS.iter().find(|(_, _, message, _)| *message == kind).map(|(point, ..)| *point);
+        let point = match event {
+            Some(point) => point,
+            None => of_call(kind, message)?,
+        };
+        self.all.get(*self.by_index.get(&point.index())?)
+    }
+
     /// All of them: events and calls with messages of their own by name, then calls by number.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Description> {
         self.all.iter()
     }
+}
+
+/// The point of a system call that a message comes from.
+fn of_call(kind: MessageType, message: &dyn MessageDyn) -> Option<Point> {
+    let descriptor = message.descriptor_dyn();
+    let number = descriptor.field_by_name("sysno")?;
+    let ReflectValueRef::U64(number) = number.get_singular_field_or_default(message) else { return None };
+    let nr = u32::try_from(number).ok().filter(|nr| *nr < MAX_CALL)?;
+    let exit = descriptor.field_by_name("exit").is_some_and(|field| field.has_field(message));
+    Some(Point::Call { nr, raw: kind == MessageType::MESSAGE_SYSCALL_RAW, exit })
 }
 
 #[cfg(test)]
@@ -277,6 +302,16 @@ mod tests {
         let found = points.find("syscall/close/exit").unwrap();
         assert_eq!(found.point, Point::Call { nr: 3, raw: false, exit: true });
         assert!(points.find("syscall/close").is_none());
+        let mut message = crate::messages::syscall::Close::new();
+        message.sysno = 3;
+        let of = |message: &crate::messages::syscall::Close| {
+            points.of(MessageType::MESSAGE_SYSCALL_CLOSE, message).map(|point| point.name.clone())
+        };
+        assert_eq!(of(&message).as_deref(), Some("syscall/close/enter"));
+        message.exit = Some(crate::messages::syscall::Exit::new()).into();
+        assert_eq!(of(&message).as_deref(), Some("syscall/close/exit"));
+        message.sysno = u64::MAX;
+        assert_eq!(of(&message), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use socket::netlink::saved::{self as netlink, NetlinkState};
 use socket::{NetNamespace, SocketFile, SocketOps};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tun::TunState;
 use xtables::TableState;
@@ -166,12 +166,21 @@ impl NetworkSaver {
         }
         match net.stack().save_tcp(&owned, net.now(), outside) {
             Ok(tcp) => state.tcp = tcp,
-            Err(_) => obstacles.push(obstacle("a TCP socket belongs to a file that is not saved".into())),
+            Err((local, peer)) => obstacles.push(obstacle(unowned(local, peer))),
         }
         state.tuns = tuns;
         save_filter(net, &mut state);
         state
     }
+}
+
+/// What is said of a TCP socket that no file of the container has.
+fn unowned(local: SocketAddr, peer: Option<SocketAddr>) -> String {
+    let of = match peer {
+        Some(peer) => format!("the TCP connection of {local} with {peer}"),
+        None => format!("the TCP socket at {local}"),
+    };
+    format!("{of} belongs to no program inside: close connections through \"port-forward\" first")
 }
 
 fn obstacle(what: String) -> Obstacle {
@@ -343,9 +352,18 @@ impl NetworkRestorer {
     }
 
     /// The sockets go on; connections with hosts outside are kept or reset. All open files are there. A socket that no open file took
-    /// is closed.
-    pub fn go_on(self, outside: Outside) {
+    /// is closed. An error when there are connections that have ended outside.
+    pub fn go_on(self, outside: Outside) -> Result<(), String> {
+        if outside == Outside::Missing
+            && let Some((local, peer)) = self.placed.outside()
+        {
+            return Err(format!(
+                "the TCP connection of {local} with {peer} ended when the image was made: make the image with \
+                 \"checkpoint --tcp keep\", or restore with \"--tcp reset\""
+            ));
+        }
         self.placed.go_on(self.initial.now(), outside);
+        Ok(())
     }
 }
 

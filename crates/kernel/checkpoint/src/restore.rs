@@ -209,7 +209,7 @@ pub fn restore(
     kernel.keys.settle();
     kernel.look_at_bandwidth();
     drop(files);
-    network.go_on(restoring.outside);
+    network.go_on(restoring.outside)?;
     Ok(threads)
 }
 

@@ -52,7 +52,9 @@ fn execve_info(c: &Current, program: &NewProgram<'_>, wish: &Subscription) -> Ex
     info.binary_path = text(&group.file_name(file));
     info.execfn = text(program.filename);
     info.argv = texts(program.argv);
-    info.env = texts(program.envp);
+    if has(OptionalFields::ENV) {
+        info.env = texts(program.envp);
+    }
     let attr = file.attr().unwrap_or_default();
     if has(OptionalFields::BINARY_INFO) {
         (info.binary_mode, info.binary_uid, info.binary_gid) = (attr.mode, attr.uid, attr.gid);

@@ -105,6 +105,14 @@ impl Links {
         Some(now)
     }
 
+    /// Takes the stack's side of all interfaces down, so that no more packets pass. The host's side stays as it is.
+    pub fn silence(&self, stack: &Stack) {
+        for index in self.ports.keys() {
+            // A program may have removed it.
+            let _ = stack.set_up(*index, false);
+        }
+    }
+
     /// Ends the use of all interfaces. Packet sockets are closed beside each other: each takes a grace period of the host's kernel.
     pub fn close(self) {
         let Links { ports, spares, .. } = self;

@@ -19,7 +19,10 @@ use files::FdTable;
 use hostsys::page_file::PageFile;
 use metrics::Sample;
 use mounts::{FsContext, FsView};
-use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target, WindowSize};
+use spec::{
+    AfterCheckpoint, Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target,
+    WindowSize,
+};
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -292,16 +295,20 @@ impl Running for Control {
         Ok((threads as u32, missing as u32))
     }
 
-    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool, spares: bool) -> Result<(), StartError> {
+    fn checkpoint(&self, files: [OwnedFd; 2], then: AfterCheckpoint, spares: bool) -> Result<(), StartError> {
         let all = self.all()?;
         let end = || {
-            for member in all.iter().filter(|_| !leave_running) {
+            if then == AfterCheckpoint::EndsSilently {
+                crate::links::silence(&self.kernel, &self.pod);
+            }
+            for member in all.iter().filter(|_| then != AfterCheckpoint::GoesOn) {
                 member.container.set_frozen(false);
                 let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
                 self.kernel.signal_container(&member.container, kill, |_| true);
             }
         };
-        self.save(saving(&all, Purpose::Image { spares }), files, end)
+        let ends_connections = then == AfterCheckpoint::Ends;
+        self.save(saving(&all, Purpose::Image { spares, ends_connections }), files, end)
     }
 
     fn layers(&self) -> Vec<i32> {

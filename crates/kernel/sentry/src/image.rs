@@ -83,7 +83,11 @@ impl Image {
             }
             layers.push(layer.executable().map_err(|e| said(&e))?);
         }
-        let outside = if image.keep_tcp { Outside::Keep } else { Outside::Reset };
+        let outside = match image.keep_tcp {
+            true if about.ends_connections => Outside::Missing,
+            true => Outside::Keep,
+            false => Outside::Reset,
+        };
         Ok(Some(Image { state, pages, layers, outside, identity }))
     }
 
@@ -117,8 +121,9 @@ fn refused(found: &[Obstacle]) -> StartError {
 /// What an image is for.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose<'a> {
-    /// To be kept: it has checksums, and needs no other file. `spares` as for [`checkpoint::Saving`].
-    Image { spares: bool },
+    /// To be kept: it has checksums, and needs no other file. `spares` as for [`checkpoint::Saving`]; `ends_connections`: hosts
+    /// outside are told that their connections end.
+    Image { spares: bool, ends_connections: bool },
     /// For a clone that is made at once: it names pages of these files, and has no checksums.
     Clone(&'a [PageFile]),
 }
@@ -143,9 +148,11 @@ pub(crate) fn save(
     }
     let unix = kernel.families.unix().ok_or_else(|| other("there are no Unix sockets".into()))?;
     let pages = Arc::new(pages);
-    let (pages, layers, spares) = match purpose {
-        Purpose::Image { spares } => (PageFile::create(pages), &[][..], spares),
-        Purpose::Clone(layers) => (PageFile::create_without_sums(pages), layers, false),
+    let (pages, layers, spares, ends_connections) = match purpose {
+        Purpose::Image { spares, ends_connections } => {
+            (PageFile::create(pages), &[][..], spares, ends_connections)
+        }
+        Purpose::Clone(layers) => (PageFile::create_without_sums(pages), layers, false, false),
     };
     let pages = Arc::new(pages);
     let standstill = kernel.stand_still().ok_or_else(|| other("another checkpoint is being made".into()))?;
@@ -161,7 +168,7 @@ pub(crate) fn save(
     let state = checkpoint::save(&standstill, &saving).map_err(|found| refused(&found))?;
     let written = pages.finish().map_err(|error| other(format!("file of pages: {error}")))?;
     let layers = layers.iter().map(PageFile::len).collect();
-    let about = About { pages: written, layers, ..here(&*kernel.platform) };
+    let about = About { pages: written, layers, ends_connections, ..here(&*kernel.platform) };
     let bytes = checkpoint::encode(&state, &about, pages.sums().as_ref()).map_err(other)?;
     File::from(metadata).write_all(&bytes).map_err(|error| other(format!("file of metadata: {error}")))?;
     after();

@@ -47,6 +47,14 @@ pub(crate) fn follow(kernel: &Kernel, pod: &Pod) {
     }
 }
 
+/// Nothing leaves the sandbox by the interfaces any more, and nothing that arrives there is answered.
+pub(crate) fn silence(kernel: &Kernel, pod: &Pod) {
+    let net = &kernel.first.namespaces.net;
+    let links = pod.links.lock();
+    let _rtnl = net.rtnl();
+    links.iter().for_each(|links| links.silence(net.stack()));
+}
+
 /// The sandbox ends: it uses the interfaces no more.
 pub(crate) fn close(pod: &Pod) {
     if let Some(links) = pod.links.lock().take() {

@@ -56,5 +56,6 @@ pub(crate) fn here(platform: &dyn Platform) -> About {
         pages: 0,
         layers: Vec::new(),
         made: u64::try_from(hostsys::fs::now().sec).unwrap_or(0),
+        ends_connections: false,
     }
 }

@@ -81,7 +81,11 @@ impl Pod {
         let awaited = self.awaited.lock();
         let awaited = awaited.as_ref();
         let awaited = awaited.ok_or_else(|| {
-            other("its sandbox waits for no container of an image: create it without".into())
+            other(
+                "its sandbox runs already, and waits for no container of an image: restore the sandbox first; a \
+                 container that joins it because of its network namespace needs a bundle that names another one"
+                    .into(),
+            )
         })?;
         awaited.place(spec, image)
     }

@@ -180,11 +180,17 @@ fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>),
                 kind: StartErrorKind::NotFound,
                 message: format!("exec: {name:?}: stat {name}: {}", text(e)),
             },
+            Errno::EACCES if is_directory(c, name) => cannot_exec(name, Errno::EISDIR),
             e => cannot_exec(name, e),
         })?;
         return Ok((name.clone(), f));
     }
-    let path = p.env.iter().find_map(|e| e.strip_prefix("PATH=")).unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let path = p.env.iter().find_map(|e| e.strip_prefix("PATH=")).or(p.default_path.as_deref());
+    let missing = |place: &str| {
+        let message = format!("exec: {name:?}: executable file not found in {place}");
+        StartError { kind: StartErrorKind::NotFound, message }
+    };
+    let path = path.ok_or_else(|| missing("$PATH, which is not set"))?;
     let mut denied = false;
     for dir in path.split(':') {
         let full = if dir.is_empty() { format!("./{name}") } else { format!("{dir}/{name}") };
@@ -204,6 +210,10 @@ fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>),
     if denied {
         return Err(cannot_exec(name, Errno::EACCES));
     }
-    let message = format!("exec: {name:?}: executable file not found in $PATH");
-    Err(StartError { kind: StartErrorKind::NotFound, message })
+    Err(missing("$PATH"))
+}
+
+fn is_directory(c: &Current, name: &str) -> bool {
+    let look = namei::Lookup::FOLLOW | namei::Lookup::DIRECTORY;
+    namei::walk::lookup(c, &c.fs().view(), &namei::Start::Cwd, name.as_bytes(), look).is_ok()
 }

@@ -2,7 +2,10 @@
 
 use metrics::Sample;
 use overlay_diff::Purpose;
-use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target, WindowSize};
+use spec::{
+    AfterCheckpoint, Interfaces, ProcessInfo, ProcessSpec, Refusal, SandboxSpec, StartError, Target,
+    WindowSize,
+};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use trace_wire::session::{Session, Status};
@@ -50,11 +53,10 @@ pub trait Running: Send + Sync {
     /// Writes a core file of a process, by its id in the container, to a pipe, in pieces; the process goes on. Gives its threads, and
     /// how many further ones did not come to a stop.
     fn guest_core(&self, pid: i32, to: OwnedFd) -> Result<(u32, u32), StartError>;
-    /// Saves the sandbox to the files of metadata and pages. It goes on afterwards if `leave_running` is set, and ends otherwise; after
-    /// an error it goes on in any case.
+    /// Saves the sandbox to the files of metadata and pages. After an error it goes on in any case.
     ///
     /// With `spares` memory is left out that is marked by MADV_DONTDUMP or MADV_WIPEONFORK.
-    fn checkpoint(&self, files: [OwnedFd; 2], leave_running: bool, spares: bool) -> Result<(), StartError>;
+    fn checkpoint(&self, files: [OwnedFd; 2], then: AfterCheckpoint, spares: bool) -> Result<(), StartError>;
     /// The descriptors of the files of pages that the sandbox was restored from, if a clone may be given them: at most
     /// [`MAX_LAYERS`].
     fn layers(&self) -> Vec<i32>;

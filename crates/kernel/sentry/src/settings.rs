@@ -44,10 +44,12 @@ pub(crate) fn offsets(spec: &SandboxSpec) -> Result<Offsets, StartError> {
     }
 }
 
-/// The environment, with HOME if it is to be there.
+/// The environment, with HOME if it is to be there. An empty one is none, as with runc.
 pub(crate) fn environment(cx: &Internal, p: &ProcessSpec, view: &FsView) -> Vec<String> {
     let mut env = p.env.clone();
-    if p.set_home && !env.iter().any(|entry| entry.starts_with("HOME=")) {
+    if p.set_home && !env.iter().any(|entry| entry.strip_prefix("HOME=").is_some_and(|home| !home.is_empty()))
+    {
+        env.retain(|entry| entry != "HOME=");
         let passwd = read(cx, view, b"/etc/passwd").unwrap_or_default();
         env.push(format!("HOME={}", home(&passwd, p.uid).unwrap_or("/")));
     }

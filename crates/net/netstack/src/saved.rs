@@ -7,18 +7,19 @@ use crate::tcp::{Placed, TcpSocket, TcpSockets, TcpState};
 use abi::Errno;
 use ktime::Ktime;
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl Stack {
     /// The TCP sockets as plain data: `owned` are those of descriptors, `outside` tells addresses that no stack of the kernel has.
-    /// Nothing else may use the stack meanwhile. `ENOENT` when a socket of a descriptor is missing in `owned`.
+    /// Nothing else may use the stack meanwhile. The error has the addresses of
+    /// a socket with an owner that is missing in `owned`.
     pub fn save_tcp(
         &self,
         owned: &[Arc<TcpSocket>],
         now: Ktime,
         outside: &dyn Fn(IpAddr) -> bool,
-    ) -> Result<TcpSockets, Errno> {
+    ) -> Result<TcpSockets, (SocketAddr, Option<SocketAddr>)> {
         let all = self.tcp_sockets();
         // Nothing may be between the two ends of a connection.
         all.iter().for_each(|socket| socket.use_packets(now));
@@ -29,7 +30,7 @@ impl Stack {
         let mut orphans = Vec::new();
         for socket in all.iter().filter(|socket| seen.insert(socket.id())) {
             if !socket.is_orphan() {
-                return Err(Errno::ENOENT);
+                return Err((socket.local(), socket.peer()));
             }
             orphans.push(socket.save(outside));
         }

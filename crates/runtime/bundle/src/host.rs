@@ -286,6 +286,8 @@ fn process(command: HostCommand, cwd: String) -> ProcessSpec {
     ProcessSpec {
         args: command.args,
         env: command.env,
+        // As execvp(3).
+        default_path: Some("/usr/local/bin:/usr/bin:/bin".into()),
         cwd,
         create_cwd: false,
         uid: command.uid,

@@ -1,7 +1,7 @@
 //! Turns text into the configuration's types. As with runc, unknown capabilities are ignored with a warning, so that a
 //! newer client's list does not keep a container from starting.
 
-use crate::caps;
+use crate::{caps, place};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,11 +14,11 @@ pub(crate) fn parse<T: DeserializeOwned>(
     text: &str,
     at: &str,
     warnings: &mut Vec<String>,
-) -> serde_json::Result<T> {
+) -> Result<T, String> {
     // The error of the text as it is has the line that it is about.
     let first = match serde_json::from_str(text) {
         Ok(parsed) => return Ok(parsed),
-        Err(error) => error,
+        Err(error) => place::described(text, &error),
     };
     let Ok(mut value) = serde_json::from_str::<Value>(text) else { return Err(first) };
     let mut dropped = Vec::new();

@@ -58,6 +58,7 @@ pub fn translate(process: &Process) -> Result<ProcessSpec> {
     Ok(ProcessSpec {
         args,
         env: last_of_each(env),
+        default_path: None,
         cwd,
         create_cwd: true,
         uid: user.uid(),

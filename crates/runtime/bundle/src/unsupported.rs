@@ -15,6 +15,14 @@ pub(crate) fn check(spec: &Spec, namespaces: &Namespaces, warnings: &mut Vec<Str
     {
         fail!("{error}");
     }
+    let annotations = spec.annotations().as_ref();
+    if annotations.is_some_and(|all| all.contains_key("run.oci.keep_original_groups")) {
+        warnings.push(
+            "annotation run.oci.keep_original_groups is ignored: the kernel inside knows the groups of \
+             process.user.additionalGids alone"
+                .into(),
+        );
+    }
     let own_name = namespaces.uts != Namespace::Host;
     for (field, value) in [("hostname", spec.hostname()), ("domainname", spec.domainname())] {
         if !own_name && value.as_ref().is_some_and(|value| !value.is_empty()) {
@@ -119,6 +127,7 @@ mod tests {
         let json = json!({
             "ociVersion": "1.2.1",
             "hostname": "x",
+            "annotations": { "run.oci.keep_original_groups": "1" },
             "linux": {
                 "namespaces": [{ "type": "uts" }, { "type": "time" }],
                 "personality": { "domain": "LINUX" },
@@ -127,7 +136,8 @@ mod tests {
             },
         });
         let warnings = run(json).unwrap();
-        assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].starts_with("linux.mountLabel"));
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].starts_with("annotation run.oci.keep_original_groups"));
+        assert!(warnings[1].starts_with("linux.mountLabel"));
     }
 }

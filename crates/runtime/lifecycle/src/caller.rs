@@ -4,6 +4,7 @@
 use crate::{Error, Result, Settings};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sandbox::copies::Copies;
 use sandbox::{console, terminal};
 use spec::{ProcessSpec, RlimitSpec, WindowSize};
 use std::io;
@@ -107,6 +108,14 @@ pub(crate) fn terminal(
         }
         (false, None) => Ok(None),
     }
+}
+
+/// A terminal for a process if standard input or output is not the user's terminal, and the copies between these and it.
+pub(crate) fn copies(console: Option<&OwnedFd>) -> Result<(Option<OwnedFd>, Option<Copies>)> {
+    Ok(match console {
+        Some(users) => Copies::begin(users)?.unzip(),
+        None => (None, None),
+    })
 }
 
 /// This process has the limit on descriptors that those of a sandbox are to have, until this is dropped.

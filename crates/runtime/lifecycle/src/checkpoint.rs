@@ -16,6 +16,7 @@ use rustix::fs::{
     statat, unlinkat,
 };
 use sandbox::client::Client;
+use spec::AfterCheckpoint;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,8 @@ const INVENTORY: &str = "inventory.img";
 pub struct CheckpointOptions {
     /// Directory of the image.
     pub image: PathBuf,
-    /// The container goes on.
-    pub leave_running: bool,
+    /// What becomes of the container.
+    pub then: AfterCheckpoint,
     /// An empty file is beside those of the image by which Podman knows one.
     pub inventory: bool,
     /// Pages are compressed.
@@ -131,9 +132,9 @@ pub fn checkpoint(settings: &Settings, id: &str, options: &CheckpointOptions) ->
         image.file(INVENTORY)?;
     }
     let metadata = image.file(UNFINISHED)?;
-    let ends = !options.leave_running;
+    let ends = options.then != AfterCheckpoint::GoesOn;
     let request = |client: &Client, pages: &File| {
-        client.checkpoint(metadata.as_fd(), pages.as_fd(), options.leave_running, options.exclude_dontdump)
+        client.checkpoint(metadata.as_fd(), pages.as_fd(), options.then, options.exclude_dontdump)
     };
     let pages = if options.compress {
         let (raw, packed) = (without_name(&options.image)?, image.file(PACKED)?);
@@ -158,7 +159,7 @@ pub(crate) fn save_and_end(client: &Client, dir: &Path) -> Result<()> {
     let mut image = NewImage::begin(dir)?;
     let metadata = image.file(UNFINISHED)?;
     let pages = image.file(PAGES)?;
-    client.checkpoint(metadata.as_fd(), pages.as_fd(), false, false)?;
+    client.checkpoint(metadata.as_fd(), pages.as_fd(), AfterCheckpoint::Ends, false)?;
     image.finish(&[&pages, &metadata])
 }
 

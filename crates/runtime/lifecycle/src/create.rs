@@ -16,6 +16,7 @@ use crate::{
 use bundle::{Config, Options, Pod, Prepared};
 use netgofer::Policy;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
+use sandbox::copies::Copies;
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, WriteBack, launch};
 use sandbox::logging::Sink;
 use sandbox::member;
@@ -93,6 +94,8 @@ pub(crate) struct NewContainer {
     pub(crate) hooks: Hooks,
     /// The user's terminal, in the foreground.
     pub(crate) console: Option<OwnedFd>,
+    /// Between the standard streams and the container's terminal.
+    pub(crate) copies: Option<Copies>,
     /// Where the sandbox's kernel writes when it dies.
     pub(crate) crash: CrashFile,
 }
@@ -148,6 +151,14 @@ struct Bundle {
 pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purpose) -> Result<NewContainer> {
     let preserved = caller::preserved(options.preserve_fds, &options.pass_fds)?;
     let Bundle { mut prepared, config, hooks, host } = read_bundle(settings, options)?;
+    if let (true, Pod::Member(sandbox)) = (options.own_group && prepared.by_network, &prepared.pod) {
+        return Err(format!(
+            "the bundle names the network namespace of sandbox {sandbox:?}, and a namespace has one network stack: a \
+             clone cannot have it, too; save the container with \"checkpoint\", and restore it from a bundle that names \
+             another network namespace, or clone it with --pool"
+        )
+        .into());
+    }
     if options.pooled {
         check_pooled(&prepared, &hooks, host.is_some())?;
         prepared.spec.pooled = true;
@@ -173,6 +184,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     if let Some(tty) = &console {
         foreground::fit(&mut prepared, tty);
     }
+    let (own, copies) = caller::copies(console.as_ref().filter(|_| socket.is_none()))?;
     let capture = match host {
         // The sandbox's own network is captured, or is not.
         Some(_) => None,
@@ -187,7 +199,10 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     }
     let mut files = Files {
         stdio: if options.pooled { caller::no_stdio()? } else { caller::stdio()? },
-        console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
+        console: match own {
+            Some(own) => Some(own),
+            None => console.as_ref().map(OwnedFd::try_clone).transpose()?,
+        },
         preserved,
         stores: store_fds,
         capture,
@@ -247,7 +262,19 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
     let console = console.filter(|_| socket.is_none());
-    Ok(NewContainer { sandbox, groups, stores, write_back, attendants, claim, record, hooks, console, crash })
+    Ok(NewContainer {
+        sandbox,
+        groups,
+        stores,
+        write_back,
+        attendants,
+        claim,
+        record,
+        hooks,
+        console,
+        copies,
+        crash,
+    })
 }
 
 /// Reads the bundle and completes it with what comes from elsewhere: the sandbox to join, names, limits.

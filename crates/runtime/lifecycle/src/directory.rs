@@ -113,7 +113,11 @@ pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
 
 /// That there is no container of that name. Clients look for the words before the colon.
 pub(crate) fn missing(id: &str) -> String {
-    format!("container does not exist: {id}")
+    let hint = match id.starts_with("do-") {
+        true => "; a command of \"do\" is found if it has a --name",
+        false => "",
+    };
+    format!("container does not exist: {id}{hint}")
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {

@@ -72,7 +72,8 @@ pub fn exec(settings: &Settings, options: &ExecOptions) -> Result<u8> {
     let console = caller::terminal(process.terminal, socket, size, options.detach)?;
     let client = connect(&container)?;
     let stdio = caller::stdio()?;
-    let files: Vec<BorrowedFd<'_>> = match &console {
+    let (copied, copies) = caller::copies(console.as_ref().filter(|_| socket.is_none()))?;
+    let files: Vec<BorrowedFd<'_>> = match copied.as_ref().or(console.as_ref()) {
         Some(tty) => vec![tty.as_fd()],
         None => stdio.iter().chain(&preserved).map(AsFd::as_fd).collect(),
     };
@@ -84,7 +85,7 @@ pub fn exec(settings: &Settings, options: &ExecOptions) -> Result<u8> {
         Error::Refused(error) => format!("unable to start container process: {}", error.message),
         error => error.to_string(),
     })?;
-    drop(stdio);
+    drop((stdio, copied));
     if let Some(file) = &options.internal_pid_file {
         pid_file::write(file, running.pid)?;
     }
@@ -102,7 +103,11 @@ pub fn exec(settings: &Settings, options: &ExecOptions) -> Result<u8> {
     }
     let own: Option<&OwnedFd> = console.as_ref().filter(|_| !elsewhere);
     let _raw = own.map(RawMode::enter).transpose()?;
-    Ok(running.wait(&signals, own.map(AsFd::as_fd))?)
+    let status = running.wait(&signals, own.map(AsFd::as_fd))?;
+    if let Some(copies) = copies {
+        copies.finish();
+    }
+    Ok(status)
 }
 
 fn check_status(status: Status, ignore_paused: bool) -> Result<()> {

@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use sandbox::client::Client;
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
 use sandbox::terminal::{self, RawMode};
-use spec::{ProcessSpec, Refusal};
+use spec::{AfterCheckpoint, ProcessSpec, Refusal};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -140,6 +140,8 @@ pub struct HostRun<'a> {
     pub allow_net: Option<&'a Policy>,
     /// Its limits.
     pub limits: HostLimits,
+    /// Its user has given it a name, by which other commands are to find it.
+    pub named: bool,
     /// Is told what it has changed in its root, once it has ended.
     pub changes: Option<ChangeList>,
     /// Is told what it asked for and did not get.
@@ -155,14 +157,22 @@ pub fn run_host_command(
     run: HostRun<'_>,
     signals: &SignalFd,
 ) -> Result<u8> {
-    let HostRun { allow_net, limits, changes, coverage, snapshot } = run;
+    let HostRun { allow_net, limits, named, changes, coverage, snapshot } = run;
     create::complete(&mut prepared);
     let wanted = limits.spec();
     // What makes a snapshot, or starts a further program, does so over a connection.
     let further = snapshot.program().is_some();
     let connects = further || matches!(snapshot, HostSnapshot::Make { .. });
-    let mut watched =
-        (settings.watched || connects).then(|| Watched::new(settings, &prepared.spec.id)).transpose()?;
+    let must = settings.watched || connects;
+    let mut watched = match (must || named).then(|| Watched::new(settings, &prepared.spec.id)).transpose() {
+        Ok(watched) => watched,
+        // The name is there for logs, too.
+        Err(error) if !must => {
+            log::warn!("other commands do not find {:?}: {error}", prepared.spec.id);
+            None
+        }
+        Err(error) => return Err(error),
+    };
     let mut groups = Groups::of_command(settings, wanted.as_ref(), &prepared.spec.id)?;
     let outward = Outward::of(&mut prepared, allow_net)?;
     let wants_terminal = snapshot.program().map_or(prepared.spec.process.terminal, |(_, terminal)| terminal);
@@ -250,7 +260,7 @@ pub fn run_host_command(
             let args = snapshot.program().map(|(args, _)| args.to_vec()).unwrap_or_default();
             sandbox.start_now()?.map_err(Error::not_started)?;
             if let HostSnapshot::Step { session, image: None, .. } = &snapshot {
-                session.save(&connect(container)?, &[], 0, true)?;
+                session.save(&connect(container)?, &[], 0, AfterCheckpoint::GoesOn)?;
             }
             let process = ProcessSpec {
                 args: args.clone(),
@@ -339,7 +349,7 @@ fn make_snapshot(
 
 /// Saves a step.
 fn save_step(session: &Session, client: &Client, args: &[String], status: u8) -> Result<()> {
-    session.save(client, args, status, false).map_err(|error| {
+    session.save(client, args, status, AfterCheckpoint::Ends).map_err(|error| {
         Error::with_status(error.status(), format!("the session stays as it was before the command: {error}"))
     })
 }

@@ -86,6 +86,7 @@ pub use run::{RunOptions, run};
 pub use sessions::{SESSION_PROGRAM, Session, Sessions, Step};
 pub use settings::{PacketCapture, Settings};
 pub use snapshots::{NewSnapshot, SNAPSHOT_LIMIT, SavedCommand, Snapshot, SnapshotInfo, Snapshots};
+pub use spec::AfterCheckpoint;
 pub use start::start;
 
 pub use update::update;

@@ -26,6 +26,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
     let NewContainer {
         hooks,
         console,
+        copies,
         mut record,
         mut claim,
         stores,
@@ -58,6 +59,9 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
         claim.unlock();
         run_hooks::run_and_log(&hooks, Kind::Poststart, &record.state);
     });
+    if let Some(copies) = copies {
+        copies.finish();
+    }
     // It ends with the sentry, when all is written.
     if let Some(write_back) = write_back {
         write_back.wait();

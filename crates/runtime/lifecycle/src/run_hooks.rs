@@ -52,7 +52,14 @@ pub(crate) fn run_on_create(hooks: &Hooks, state: &State) -> Result<()> {
     let fds = kinds.iter().map(|(name, kind)| Ok((*kind, open(name)?))).collect::<Result<Vec<_>>>()?;
     let namespaces: Vec<_> =
         fds.iter().map(|(kind, fd)| HookNamespace { kind: *kind, fd: fd.as_fd() }).collect();
-    Ok(hooks::run(hooks, Kind::CreateContainer, &told, &namespaces)?)
+    hooks::run(hooks, Kind::CreateContainer, &told, &namespaces).map_err(|error| {
+        format!(
+            "{error}; it runs in the runtime's mount and PID namespaces: the container's mounts are made by the kernel \
+             inside, and are not below {} on the host",
+            state.rootfs.display()
+        )
+        .into()
+    })
 }
 
 /// `poststart` and `poststop`. Their failures stop nothing: they are logged.

@@ -25,6 +25,7 @@ use rustix::fs::FlockOperation;
 use sandbox::client::Client;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use spec::AfterCheckpoint;
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -290,10 +291,10 @@ impl Session {
         client: &Client,
         args: &[String],
         status: u8,
-        leave_running: bool,
+        then: AfterCheckpoint,
     ) -> Result<()> {
         let (metadata, pages) = (without_name(&self.dir)?, without_name(&self.dir)?);
-        client.checkpoint(metadata.as_fd(), pages.as_fd(), leave_running, false)?;
+        client.checkpoint(metadata.as_fd(), pages.as_fd(), then, false)?;
         self.add(&metadata, &pages, args, status)
     }
 

@@ -5,18 +5,20 @@
 //! path is looked up beneath the container's root as init shows it, where links cannot lead out.
 
 use crate::records::{FileId, Mapping, parse_mapping};
-use crate::symbols::{self, Source};
+use crate::symbols::{self, Image, Source};
 use crate::unwind::{Rule, Tables};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat,
 };
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 /// Most files that are held open; further ones have no names.
 const MAX_OPEN: usize = 256;
@@ -219,6 +221,19 @@ pub fn own_functions(addresses: &[u64]) -> Vec<Option<String>> {
     let symbols = own_symbols(&file);
     let symbols = symbols.as_ref().map(|file| Limited { file, left: &left });
     symbols::names_at(&Limited { file: &file, left: &left }, symbols.as_ref(), addresses)
+}
+
+/// The file with the symbols of this program, if they stand neither in the program nor in a file where they are looked for.
+pub fn missing_symbols() -> Option<PathBuf> {
+    let file = File::open("/proc/self/exe").ok()?;
+    let source = Limited { file: &file, left: &Cell::new(MAX_READ) };
+    let has_own = || Image::open(&source).is_some_and(|image| image.section(&source, ".symtab").is_some());
+    if own_symbols(&file).is_some() || has_own() {
+        return None;
+    }
+    let path = readlinkat(CWD, "/proc/self/exe", Vec::new()).ok()?.into_bytes();
+    let place = places_of_symbols(&path).into_iter().next()?;
+    Some(OsString::from_vec(place).into())
 }
 
 /// The build ID of this program, in hexadecimal.

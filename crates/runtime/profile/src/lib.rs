@@ -25,7 +25,7 @@ mod tests;
 mod unwind;
 mod world;
 
-pub use files::{own_build_id, own_functions};
+pub use files::{missing_symbols, own_build_id, own_functions};
 pub use sample::{Request, take};
 pub use stacks::{Kind, Label, Profile};
 

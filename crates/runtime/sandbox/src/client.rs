@@ -13,7 +13,7 @@ use overlay_diff::Purpose;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sentry::MAX_LAYERS;
-use spec::{Interfaces, ProcessInfo, ProcessSpec, Refusal, StartError, Target, WindowSize};
+use spec::{AfterCheckpoint, Interfaces, ProcessInfo, ProcessSpec, Refusal, StartError, Target, WindowSize};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -355,17 +355,17 @@ impl Client {
         }
     }
 
-    /// Has the sandbox save itself to two files, one for metadata and one for pages; it goes on, or ends. With `spares` memory is left out
+    /// Has the sandbox save itself to two files, one for metadata and one for pages. With `spares` memory is left out
     /// that is marked by MADV_DONTDUMP or MADV_WIPEONFORK.
     pub fn checkpoint(
         &self,
         metadata: BorrowedFd<'_>,
         pages: BorrowedFd<'_>,
-        leave_running: bool,
+        then: AfterCheckpoint,
         spares: bool,
     ) -> Result<(), Error> {
         self.channel.set_patience(None)?;
-        let done = self.request_with(&Request::Checkpoint { leave_running, spares }, &[metadata, pages]);
+        let done = self.request_with(&Request::Checkpoint { then, spares }, &[metadata, pages]);
         self.channel.set_patience(Some(PATIENCE))?;
         done
     }

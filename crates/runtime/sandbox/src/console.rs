@@ -12,9 +12,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Makes a pseudo-terminal, sends its master to the listener at `socket`, and returns the slave, in raw mode. The
-/// container's own terminal, inside, does the rest.
+/// Makes a pseudo-terminal, sends its master to the listener at `socket`, and returns the slave.
 pub fn open(socket: &Path, size: WindowSize) -> io::Result<OwnedFd> {
+    let (master, slave) = pair(size)?;
+    send(socket, &master)?;
+    Ok(slave)
+}
+
+/// A new pseudo-terminal, master and slave, in raw mode: the container's own terminal, inside, does the rest.
+pub(crate) fn pair(size: WindowSize) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags)?;
     grantpt(&master)?;
@@ -27,8 +33,7 @@ pub fn open(socket: &Path, size: WindowSize) -> io::Result<OwnedFd> {
         let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size)?;
     }
-    send(socket, &master)?;
-    Ok(slave)
+    Ok((master, slave))
 }
 
 /// The master goes with its slave's name, as runc sends it.

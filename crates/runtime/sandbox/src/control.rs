@@ -187,8 +187,8 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running, requests: &Arc<Open
                 Ok((threads, missing)) => Event::Cored { threads, missing },
                 Err(error) => Event::Failed(error),
             },
-            Request::Checkpoint { leave_running, spares } => {
-                match two(fds).and_then(|files| kernel.checkpoint(files, leave_running, spares)) {
+            Request::Checkpoint { then, spares } => {
+                match two(fds).and_then(|files| kernel.checkpoint(files, then, spares)) {
                     Ok(()) => Event::Done,
                     Err(error) => Event::Failed(error),
                 }

@@ -123,7 +123,7 @@ impl Running for Nobody {
     fn checkpoint(
         &self,
         _files: [OwnedFd; 2],
-        _leave_running: bool,
+        _then: spec::AfterCheckpoint,
         _spares: bool,
     ) -> Result<(), StartError> {
         Ok(())

@@ -21,6 +21,7 @@ pub mod boot;
 pub mod client;
 pub mod console;
 mod control;
+pub mod copies;
 mod core_pieces;
 pub mod crash;
 mod figures;

@@ -7,7 +7,7 @@ use crate::view::View;
 use metrics::Sample;
 use overlay_diff::Purpose;
 use serde::{Deserialize, Serialize};
-use spec::{ProcessInfo, Refusal, StartError, Target, WindowSize};
+use spec::{AfterCheckpoint, ProcessInfo, Refusal, StartError, Target, WindowSize};
 use trace_wire::session::Status;
 
 /// From the command line to the sentry.
@@ -120,8 +120,8 @@ pub(crate) enum Request {
     /// Save the sandbox: with the file of metadata and that of pages, both open for reading and writing and empty. Answered with
     /// [`Event::Done`] when all is written.
     Checkpoint {
-        /// It goes on afterwards; else it ends.
-        leave_running: bool,
+        /// What becomes of it.
+        then: AfterCheckpoint,
         /// Memory is left out that is marked by MADV_DONTDUMP or MADV_WIPEONFORK.
         #[serde(default)]
         spares: bool,

@@ -1,13 +1,14 @@
 //! `file` sinks: one line of JSON for each message, in a file that is rotated by size. Several sandboxes may have the
 //! same file.
 
+use crate::view::View;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::net::{RecvFlags, ReturnFlags, recvmsg};
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use trace_wire::packet::{self, MAX_PACKET};
+use trace_wire::packet::MAX_PACKET;
 
 /// Fails when the file cannot be written.
 pub fn check(path: &Path) -> io::Result<()> {
@@ -99,11 +100,11 @@ fn same_file(a: &File, b: &File) -> io::Result<bool> {
 }
 
 /// Writes the packets of a socket down until its other end is closed. What cannot be written is counted in the log.
-pub fn serve(socket: &OwnedFd, path: PathBuf, max_size: u64, max_files: u32) -> io::Result<()> {
+pub fn serve(socket: &OwnedFd, path: PathBuf, max_size: u64, max_files: u32, view: &View) -> io::Result<()> {
     let mut file = Rotated::open(path, max_size, max_files)?;
     let mut reader = Reader::new();
     while let Some(packet) = reader.next(socket)? {
-        if let Err(error) = file.write(&line(packet)) {
+        if let Err(error) = file.write(&line(packet, view)) {
             log::warn!("trace file {}: {error}", file.path.display());
         }
     }
@@ -148,15 +149,9 @@ impl Default for Reader {
     }
 }
 
-/// A message as a line: its type, how many points were dropped so far, and its fields.
-pub fn line(packet: &[u8]) -> String {
-    let told = packet::parse(packet).and_then(|parsed| {
-        let message = packet::to_json(&*parsed.message)?;
-        Ok(format!(
-            "{{\"type\": \"{:?}\", \"dropped\": {}, \"message\": {message}}}\n",
-            parsed.kind, parsed.dropped
-        ))
-    });
+/// A packet as a line of JSON.
+pub fn line(packet: &[u8], view: &View) -> String {
+    let told = view.read(packet).map(|told| told.line());
     told.unwrap_or_else(|error| format!("{}\n", serde_json::json!({ "error": error })))
 }
 
@@ -164,11 +159,12 @@ pub fn line(packet: &[u8]) -> String {
 mod tests {
     use super::*;
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
-    use trace_wire::MessageType;
     use trace_wire::messages::syscall::Close;
+    use trace_wire::{MessageType, packet};
 
     fn close(fd: i64) -> Vec<u8> {
         let mut message = Close::new();
+        message.sysno = 3;
         message.fd = fd;
         let mut packet = Vec::new();
         packet::append(&mut packet, MessageType::MESSAGE_SYSCALL_CLOSE, &message);
@@ -186,11 +182,12 @@ mod tests {
             send(&kernel, &packet, SendFlags::NOSIGNAL).unwrap();
         }
         drop(kernel);
-        serve(&ours, path.clone(), 150, 2).unwrap();
+        serve(&ours, path.clone(), 280, 2, &crate::view::testing()).unwrap();
         let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
         assert_eq!(
             read("events.1"),
-            "{\"type\": \"MESSAGE_SYSCALL_CLOSE\", \"dropped\": 0, \"message\": {\"fd\": \"1\"}}\n\
+            "{\"type\": \"MESSAGE_SYSCALL_CLOSE\", \"point\": \"syscall/close/enter\", \"dropped\": 0, \
+             \"message\": {\"sysno\": \"3\", \"fd\": \"1\", \"fd_path\": \"\"}}\n\
              {\"error\":\"a packet without a header\"}\n"
         );
         assert_eq!(read("events").lines().count(), 2);

@@ -1,7 +1,7 @@
 //! Which messages a watcher wants to see: by the values of their fields.
 
 use serde_json::Value;
-use trace_wire::packet;
+use trace_wire::{MessageType, json, packet};
 
 /// A field of a message and what it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +43,23 @@ fn has(value: &Value, pattern: &str) -> bool {
     }
 }
 
-/// Whether a packet passes all filters. Garbage passes where there is none.
-pub fn passes(packet: &[u8], filters: &[Filter]) -> bool {
-    if filters.is_empty() {
-        return true;
+/// Whether a message, as JSON, passes all filters.
+pub fn passes(message: &Value, filters: &[Filter]) -> bool {
+    filters.iter().all(|filter| filter.holds(message))
+}
+
+/// Fails when a filter is about a field that no message of these types has: it would let nothing pass, or everything.
+pub fn check(filters: &[Filter], messages: &[MessageType]) -> Result<(), String> {
+    for filter in filters {
+        let path = || filter.path.iter().map(String::as_str);
+        let has = |kind: &MessageType| {
+            packet::descriptor(*kind).is_some_and(|message| json::has_field(&message, path()))
+        };
+        if !messages.iter().any(has) {
+            return Err(format!("no point that is watched has a field {:?}", filter.path.join(".")));
+        }
     }
-    let told = packet::parse(packet).and_then(|parsed| packet::to_json(&*parsed.message));
-    let message = told.ok().and_then(|json| serde_json::from_str::<Value>(&json).ok());
-    message.is_some_and(|message| filters.iter().all(|filter| filter.holds(&message)))
+    Ok(())
 }
 
 /// Whether a text matches a pattern in which `*` stands for any text.
@@ -76,15 +85,6 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace_wire::MessageType;
-    use trace_wire::messages::common::ContextData;
-    use trace_wire::messages::syscall::{Execve, Open};
-
-    fn packet(kind: MessageType, message: &impl trace_wire::Message) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        packet::append(&mut bytes, kind, message);
-        bytes
-    }
 
     #[test]
     fn a_star_stands_for_any_text() {
@@ -100,25 +100,26 @@ mod tests {
 
     #[test]
     fn fields_are_compared() {
-        let mut open = Open::new();
-        let mut context = ContextData::new();
-        context.process_name = "nginx".into();
-        open.context_data = Some(context).into();
-        (open.pathname, open.flags) = ("/etc/shadow".into(), 2);
-        let open = packet(MessageType::MESSAGE_SYSCALL_OPEN, &open);
-        let passes = |all: &[&str], packet: &[u8]| {
-            let filters: Vec<_> = all.iter().map(|text| Filter::parse(text).unwrap()).collect();
-            super::passes(packet, &filters)
-        };
-        assert!(passes(&["pathname=/etc/*", "context_data.process_name=nginx", "flags=2"], &open));
-        assert!(passes(&["pathname!=/tmp/*", "nosuch!=x"], &open) && passes(&[], b"garbage"));
+        let open = serde_json::json!({
+            "context_data": { "process_name": "nginx" }, "pathname": "/etc/shadow", "flags": 2, "mode": 0,
+        });
+        let parse = |all: &[&str]| all.iter().map(|text| Filter::parse(text).unwrap()).collect::<Vec<_>>();
+        let passes = |all: &[&str], message: &Value| super::passes(message, &parse(all));
+        assert!(passes(&["pathname=/etc/*", "context_data.process_name=nginx", "flags=2", "mode=0"], &open));
+        assert!(passes(&["pathname!=/tmp/*", "nosuch!=x"], &open) && passes(&[], &open));
         assert!(!passes(&["pathname=/tmp/*"], &open) && !passes(&["nosuch=*"], &open));
-        assert!(!passes(&["pathname=*"], b"garbage"));
-        let mut exec = Execve::new();
-        exec.argv = vec!["sh".into(), "-c".into()];
-        assert!(passes(&["argv=-c"], &packet(MessageType::MESSAGE_SYSCALL_EXECVE, &exec)));
+        assert!(passes(&["argv=-c"], &serde_json::json!({ "argv": ["sh", "-c"] })));
         for bad in ["", "pathname", "=x", "a..b=c"] {
             assert!(Filter::parse(bad).is_err(), "{bad}");
+        }
+        let kinds = [MessageType::MESSAGE_SYSCALL_CONNECT, MessageType::MESSAGE_SYSCALL_SETID];
+        let check = |all: &[&str]| super::check(&parse(all), &kinds);
+        assert_eq!(
+            check(&["address=*", "id=0", "context_data.credentials.real_uid=0", "exit.result=0"]),
+            Ok(())
+        );
+        for bad in ["addres=x", "pathname!=x", "exit=0", "context_data.pid=1"] {
+            assert!(check(&["id=0", bad]).unwrap_err().contains("has a field"), "{bad}");
         }
     }
 }

@@ -17,6 +17,9 @@ pub mod filter;
 mod policy;
 pub mod remote;
 pub mod text;
+pub mod view;
+
+use crate::view::View;
 
 pub use crate::decisions::NewLog;
 pub use crate::policy::{Source, read as read_policy};
@@ -31,7 +34,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 use trace_wire::config::{Config, SinkConfig, SinkKind};
-use trace_wire::session::{Retry, Session, Sink};
+use trace_wire::points::Points;
+use trace_wire::session::{Request, Retry, Session, Sink};
 
 /// What a process that attends to a sink is told, in a memfd.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +43,7 @@ enum Duty {
     /// Connect again whenever the kernel asks.
     Remote { endpoint: PathBuf },
     /// Write the messages to a file.
-    File { path: PathBuf, max_size: u64, max_files: u32 },
+    File { path: PathBuf, max_size: u64, max_files: u32, points: Vec<Request> },
     /// Append decisions to the log, and sign its end. Its file comes along, and one that takes the number of those that it
     /// did not take.
     Decisions { log: PathBuf, key: Option<String> },
@@ -131,7 +135,8 @@ fn add(opened: &mut Opened, sink: &SinkConfig, sandbox: &str) -> Result<(), Stri
                 retry: OURS,
             });
             opened.fds.push(ours);
-            let duty = Duty::File { path: path.clone(), max_size: *max_size, max_files: *max_files };
+            let points = opened.session.points.clone();
+            let duty = Duty::File { path: path.clone(), max_size: *max_size, max_files: *max_files, points };
             attend(opened, theirs, &duty, Vec::new())?;
         }
         SinkKind::Policy { path, log, key } => {
@@ -171,8 +176,13 @@ fn attend(opened: &mut Opened, socket: OwnedFd, duty: &Duty, files: Vec<OwnedFd>
     Ok(())
 }
 
-/// Runs a process that attends to a sink, until the kernel closes its end.
-pub fn serve(socket: OwnedFd, duty: OwnedFd, files: impl IntoIterator<Item = OwnedFd>) -> io::Result<()> {
+/// Runs a process that attends to a sink, until the kernel closes its end. `points`: all that there are.
+pub fn serve(
+    socket: OwnedFd,
+    duty: OwnedFd,
+    files: impl IntoIterator<Item = OwnedFd>,
+    points: Points,
+) -> io::Result<()> {
     // Not to be ended together with the command line, from its terminal.
     let _ = rustix::process::setsid();
     // Nor to keep the bundle of a client in use.
@@ -181,7 +191,9 @@ pub fn serve(socket: OwnedFd, duty: OwnedFd, files: impl IntoIterator<Item = Own
     File::from(duty).read_to_string(&mut text)?;
     match serde_json::from_str(&text)? {
         Duty::Remote { endpoint } => remote::serve(&socket, &endpoint),
-        Duty::File { path, max_size, max_files } => file::serve(&socket, path, max_size, max_files),
+        Duty::File { path, max_size, max_files, points: requests } => {
+            file::serve(&socket, path, max_size, max_files, &View::new(points, &requests))
+        }
         Duty::Decisions { log, key } => {
             let mut files = files.into_iter();
             let mut next = || files.next().ok_or_else(|| io::Error::other("the log of decisions is missing"));

@@ -1,11 +1,8 @@
 //! Messages as lines for people.
 
+use crate::view::View;
 use serde_json::Value;
 use std::fmt::Write;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use trace_wire::messages::sentry::ExecveInfo;
-use trace_wire::messages::syscall::{Accept, Bind, Connect, Listen};
-use trace_wire::packet::{self, Packet};
 
 /// Longest text of one field; more is cut.
 const MAX_TEXT: usize = 200;
@@ -21,17 +18,13 @@ const HIDDEN: [&str; 7] = ["context_data", "exit", "sysno", "address", "env", "b
 
 /// A packet as a line: time, container, process, what it is, its fields, and how a call has ended. Control characters of the
 /// guest's are escaped.
-pub fn line(packet: &[u8], colours: bool) -> String {
+pub fn line(packet: &[u8], view: &View, colours: bool) -> String {
     let paint = |colour: &'static str| if colours { colour } else { "" };
-    let told = packet::parse(packet).and_then(|parsed| {
-        let json = packet::to_json(&*parsed.message)?;
-        let value = serde_json::from_str(&json).map_err(|error| error.to_string())?;
-        Ok((parsed, value))
-    });
-    let (parsed, message): (Packet, Value) = match told {
+    let told = match view.read(packet) {
         Ok(told) => told,
         Err(error) => return format!("{}{}{}\n", paint(RED), escaped(&error, MAX_TEXT), paint(PLAIN)),
     };
+    let message = told.fields();
     let mut out = String::new();
     let context = &message["context_data"];
     let text = |value: &Value, most| escaped(value.as_str().unwrap_or_default(), most);
@@ -45,19 +38,18 @@ pub fn line(packet: &[u8], colours: bool) -> String {
         quoted(context["process_name"].as_str().unwrap_or_default()),
         context["thread_id"].as_i64().unwrap_or(0),
     );
-    let kind = format!("{:?}", parsed.kind).replace("MESSAGE_", "").replace("SYSCALL_", "").to_lowercase();
+    let kind = format!("{:?}", told.kind).replace("MESSAGE_", "").replace("SYSCALL_", "").to_lowercase();
     let _ = write!(out, "{}{kind}{}", paint(BOLD), paint(PLAIN));
     for (name, value) in message.as_object().into_iter().flatten() {
-        if !HIDDEN.contains(&name.as_str()) {
+        if !HIDDEN.contains(&name.as_str()) && !says_nothing(value) {
             let _ = write!(out, " {name}={}", shown(value));
         }
     }
-    for (name, digest) in digests(&parsed) {
-        let _ =
-            write!(out, " {name}={}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    }
-    if let Some(address) = address(&parsed) {
-        let _ = write!(out, " address={address}");
+    for name in ["binary_sha256", "binary_sha1", "address"] {
+        if let Some(value) = message.get(name).and_then(Value::as_str).filter(|value| !value.is_empty()) {
+            // Digests are compared with those of other programs.
+            let _ = write!(out, " {}={}", name.trim_start_matches("binary_"), quoted(value));
+        }
     }
     if let Some(exit) = message.get("exit") {
         let number = |name: &str| exit[name].as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
@@ -67,11 +59,20 @@ pub fn line(packet: &[u8], colours: bool) -> String {
         }
         .unwrap_or_default();
     }
-    if parsed.dropped > 0 {
-        let _ = write!(out, " {}({} dropped){}", paint(DIM), parsed.dropped, paint(PLAIN));
+    if told.dropped > 0 {
+        let _ = write!(out, " {}({} dropped){}", paint(DIM), told.dropped, paint(PLAIN));
     }
     out.push('\n');
     out
+}
+
+/// A text or list that is empty, or a flag that is not set: people look for what there is.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(all) => all.is_empty(),
+        other => *other == Value::Bool(false),
+    }
 }
 
 /// A field: strings without quotes where they need none, lists with spaces.
@@ -119,53 +120,13 @@ fn time(ns: &Value) -> String {
     format!("{:02}:{:02}:{:02}.{:06}", day / 3600, day / 60 % 60, day % 60, rest / 1000)
 }
 
-/// The digests of an executable, which people compare with those of other programs.
-fn digests(packet: &Packet) -> Vec<(&'static str, &[u8])> {
-    let info = packet.message.downcast_ref::<ExecveInfo>();
-    let all = info.map(|info| [("sha256", &info.binary_sha256[..]), ("sha1", &info.binary_sha1[..])]);
-    all.into_iter().flatten().filter(|(_, digest)| !digest.is_empty()).collect()
-}
-
-/// The address in a message that has one.
-fn address(packet: &Packet) -> Option<String> {
-    let message = &*packet.message;
-    let bytes = None
-        .or_else(|| message.downcast_ref::<Connect>().map(|m| &m.address))
-        .or_else(|| message.downcast_ref::<Bind>().map(|m| &m.address))
-        .or_else(|| message.downcast_ref::<Accept>().map(|m| &m.address))
-        .or_else(|| message.downcast_ref::<Listen>().map(|m| &m.address))?;
-    socket_address(bytes)
-}
-
-/// A struct sockaddr as people write it.
-fn socket_address(bytes: &[u8]) -> Option<String> {
-    const UNIX: u16 = 1;
-    const INET: u16 = 2;
-    const INET6: u16 = 10;
-    let family = u16::from_ne_bytes(*bytes.first_chunk()?);
-    let rest = bytes.get(2..)?;
-    let port = || Some(u16::from_be_bytes(*rest.first_chunk()?));
-    Some(match family {
-        UNIX => match rest.split_first() {
-            None => "unix".into(),
-            Some((0, name)) => quoted(&format!("@{}", String::from_utf8_lossy(name))),
-            Some(_) => {
-                let path = rest.split(|b| *b == 0).next().unwrap_or_default();
-                quoted(&String::from_utf8_lossy(path))
-            }
-        },
-        INET => format!("{}:{}", Ipv4Addr::from(*rest.get(2..)?.first_chunk::<4>()?), port()?),
-        INET6 => format!("[{}]:{}", Ipv6Addr::from(*rest.get(6..)?.first_chunk::<16>()?), port()?),
-        other => format!("family {other}"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace_wire::MessageType;
+    use crate::view::testing;
     use trace_wire::messages::common::ContextData;
     use trace_wire::messages::syscall::{Exit, Open};
+    use trace_wire::{MessageType, packet};
 
     #[test]
     fn a_line_tells_it_in_order() {
@@ -176,16 +137,17 @@ mod tests {
         context.thread_id = 7;
         context.container_id = "box".into();
         open.context_data = Some(context).into();
+        open.sysno = 2;
         open.pathname = "/etc/a b".into();
         let mut exit = Exit::new();
         exit.errorno = 13;
         open.exit = Some(exit).into();
         let mut bytes = Vec::new();
         packet::append(&mut bytes, MessageType::MESSAGE_SYSCALL_OPEN, &open);
-        let expected = "01:02:03.000004 box \"ev\\u{1b}il\"[7] open pathname=\"/etc/a b\" = error 13\n";
-        assert_eq!(line(&bytes, false), expected);
-        assert!(line(&bytes, true).contains("\x1b[31m"));
-        assert!(line(b"x", false).contains("without a header"));
+        let expected = "01:02:03.000004 box \"ev\\u{1b}il\"[7] open fd=0 flags=0 mode=0 pathname=\"/etc/a b\" = error 13\n";
+        assert_eq!(line(&bytes, &testing(), false), expected);
+        assert!(line(&bytes, &testing(), true).contains("\x1b[31m"));
+        assert!(line(b"x", &testing(), false).contains("without a header"));
     }
 
     #[test]
@@ -197,19 +159,7 @@ mod tests {
         assert_eq!(quoted("back\\slash"), r#""back\\slash""#);
         assert_eq!(quoted("\u{9b}2J"), r#""\u{9b}2J""#);
         assert_eq!(quoted("exe\u{202e}gpj"), r#""exe\u{202e}gpj""#);
+        assert_eq!(quoted("@a = 0"), "\"@a = 0\"");
         assert_eq!(quoted("caf\u{e9}"), "caf\u{e9}");
-    }
-
-    #[test]
-    fn addresses_are_readable() {
-        let v4 = [2, 0, 0, 80, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(socket_address(&v4).as_deref(), Some("127.0.0.1:80"));
-        let mut v6 = vec![10, 0, 1, 187, 0, 0, 0, 0];
-        v6.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
-        assert_eq!(socket_address(&v6).as_deref(), Some("[::1]:443"));
-        assert_eq!(socket_address(b"\x01\0/run/x\0junk").as_deref(), Some("/run/x"));
-        assert_eq!(socket_address(b"\x01\0\0name").as_deref(), Some("@name"));
-        assert_eq!(socket_address(b"\x01\0\0a = 0").as_deref(), Some("\"@a = 0\""));
-        assert_eq!(socket_address(b"\x02\0\0"), None);
     }
 }

@@ -113,7 +113,7 @@ fn sockets_of_descriptors_come_back() {
     let restored = NetworkRestorer::new(&b.net, saved, &|_| None).unwrap();
     assert!(Arc::ptr_eq(&restored.net(1).unwrap(), &b.net) && restored.socket(77).is_none());
     let files = [&server, &client, &receiver, &sender].map(|file| restored.socket(ino(file)).unwrap());
-    restored.go_on(Outside::Reset);
+    restored.go_on(Outside::Reset).unwrap();
     let [server, client, receiver, sender] = &files;
     let accepted = server.accept().unwrap();
     for filtered in [&**server, &*accepted] {
@@ -147,7 +147,7 @@ fn interfaces_and_settings_come_back() {
     stack.fast_open_keys().set("1-2-3-4").unwrap();
     let saved = a.save(&[]).unwrap();
     let b = Bench::new();
-    NetworkRestorer::new(&b.net, saved, &|_| None).unwrap().go_on(Outside::Keep);
+    NetworkRestorer::new(&b.net, saved, &|_| None).unwrap().go_on(Outside::Keep).unwrap();
     assert_eq!(b.net.stack().layer().link_names(), ["lo", "d0"]);
     assert!(b.net.stack().is_local("10.5.0.1".parse().unwrap()));
     assert_eq!(b.net.stack().sysctls.somaxconn.get(), 99);
@@ -173,7 +173,7 @@ fn netlink_sockets_keep_groups_and_messages() {
     let b = Bench::new();
     let restored = NetworkRestorer::new(&b.net, saved, &|_| None).unwrap();
     let socket = restored.socket(ino(&file)).unwrap();
-    restored.go_on(Outside::Keep);
+    restored.go_on(Outside::Keep).unwrap();
     assert_eq!(socket.local_addr(), address);
     add(&b, "second");
     for name in ["first", "second"] {
@@ -197,7 +197,9 @@ fn what_cannot_be_saved_is_named() {
     let obstacles = a.save(&[&packet]).unwrap_err();
     let all: Vec<_> = obstacles.iter().map(|one| one.what.as_str()).collect();
     let expected = format!("socket:[{}] is a packet socket", ino(&packet));
-    assert_eq!(all, [expected.as_str(), "a TCP socket belongs to a file that is not saved"]);
+    let unowned = "the TCP socket at 127.0.0.1:8080 belongs to no program inside: close connections through \
+                   \"port-forward\" first";
+    assert_eq!(all, [expected.as_str(), unowned]);
     let datagram = a.open(libc::SOCK_DGRAM);
     a.bind(&datagram, 5353);
     let obstacles = a.save(&[&packet, &stays]).unwrap_err();

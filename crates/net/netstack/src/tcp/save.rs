@@ -19,7 +19,7 @@ use abi::Errno;
 use ktime::Ktime;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Connections that may wait for accept(2), and half-open ones, of one listener.
@@ -89,6 +89,8 @@ pub enum Outside {
     /// They end as with a reset.
     #[default]
     Reset,
+    /// The hosts outside have ended them, so there may be none.
+    Missing,
 }
 
 /// Sockets in their places that do not go on yet.
@@ -123,6 +125,12 @@ impl Placed {
             }
         }
         Ok(())
+    }
+
+    /// The addresses of a connection with a host outside, if there is one.
+    pub fn outside(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let mut all = self.0.iter().filter(|place| place.outside);
+        all.find_map(|place| Some((place.socket.local(), place.socket.peer()?)))
     }
 
     /// The sockets go on: timers are set, and what is due is sent. All stacks of the kernel must be there.
