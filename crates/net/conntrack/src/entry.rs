@@ -184,4 +184,15 @@ impl Flow {
             _ => None,
         }
     }
+
+    /// What an answer to the packet belongs to that this host makes: the packet's connection, which need not be in the
+    /// table.
+    pub fn answer(&self) -> Flow {
+        match self {
+            Flow::Tracked { entry, direction, .. } => {
+                Flow::Tracked { entry: entry.clone(), direction: direction.opposite(), state: State::Related }
+            }
+            other => other.clone(),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What rules do besides deciding: answers and log lines, carried out when no lock is held.
 
+use conntrack::Flow;
 use ktime::Ktime;
 use netstack::frame::Tags;
 use netstack::hooks::Answers;
@@ -19,6 +20,8 @@ pub enum Action {
         packet: Vec<u8>,
         /// The interface that received it, 0 for a packet of this host.
         input: u32,
+        /// The packet's connection, which is not in the table before the packet has passed all rules.
+        flow: Flow,
     },
     /// A segment goes out.
     Segment {
@@ -49,7 +52,9 @@ pub trait Log: Send + Sync {
 /// Carries an action out.
 pub(crate) fn run(action: Action, answers: &dyn Answers, now: Ktime, log: Option<&dyn Log>) {
     match action {
-        Action::Icmp { kind, packet, input } => answers.send_error_about(now, &packet, input, kind),
+        Action::Icmp { kind, packet, input, flow } => {
+            answers.send_error_about(now, &packet, (input, &flow), kind)
+        }
         Action::Segment { src, dst, header, tags } => answers.send_segment(now, (src, dst), header, tags),
         Action::Log { level, text } => {
             if let Some(log) = log {

@@ -2,7 +2,6 @@
 
 use crate::action::Action;
 use crate::packet::Packet;
-use conntrack::{Flow, State};
 use netstack::frame::Tags;
 use netstack::hooks::Point;
 use netstack::wire::proto;
@@ -19,7 +18,8 @@ impl Packet<'_> {
         let packet = self.bytes().get(..self.total_len().min(QUOTE)).unwrap_or_default().to_vec();
         let received = self.input.filter(|_| self.point != Point::Output);
         let input = received.map_or(0, |link| link.index);
-        self.netfilter.defer(Action::Icmp { kind: (kind, code), packet, input });
+        let flow = self.tags.flow.clone();
+        self.netfilter.defer(Action::Icmp { kind: (kind, code), packet, input, flow });
     }
 
     /// Answers a TCP segment with a reset, unless it is one itself (RFC 9293 section 3.5.2).
@@ -49,13 +49,7 @@ impl Packet<'_> {
             header[13] = RST | ACK;
         }
         // The reset belongs to the segment's connection, so that its addresses are translated back.
-        let flow = match &self.tags.flow {
-            Flow::Tracked { entry, direction, .. } => {
-                Flow::Tracked { entry: entry.clone(), direction: direction.opposite(), state: State::Related }
-            }
-            other => other.clone(),
-        };
-        let tags = Tags { flow, ..Tags::default() };
+        let tags = Tags { flow: self.tags.flow.answer(), ..Tags::default() };
         self.netfilter.defer(Action::Segment { src: self.info.dst, dst: self.info.src, header, tags });
     }
 }

@@ -1,5 +1,7 @@
 //! The counters that /proc/net/snmp, /proc/net/netstat and /proc/net/dev show.
 
+use crate::network::path::Cast;
+use crate::wire::icmp;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One counter.
@@ -86,6 +88,132 @@ counters!(
         frag_creates = "FragCreates",
     }
 );
+
+counters!(
+    /// Packets and bytes by their destination and their mark of congestion: the `IpExt` row and the like of IPv6.
+    Traffic {
+        in_mcast_pkts = "InMcastPkts",
+        out_mcast_pkts = "OutMcastPkts",
+        in_bcast_pkts = "InBcastPkts",
+        out_bcast_pkts = "OutBcastPkts",
+        in_octets = "InOctets",
+        out_octets = "OutOctets",
+        in_mcast_octets = "InMcastOctets",
+        out_mcast_octets = "OutMcastOctets",
+        in_bcast_octets = "InBcastOctets",
+        out_bcast_octets = "OutBcastOctets",
+        in_no_ect_pkts = "InNoECTPkts",
+        in_ect1_pkts = "InECT1Pkts",
+        in_ect0_pkts = "InECT0Pkts",
+        in_ce_pkts = "InCEPkts",
+        out_transmits = "OutTransmits",
+    }
+);
+
+impl Traffic {
+    /// A packet has come; `tos` is its traffic class.
+    pub(crate) fn received(&self, len: usize, tos: u8) {
+        self.in_octets.add(len as u64);
+        [&self.in_no_ect_pkts, &self.in_ect1_pkts, &self.in_ect0_pkts, &self.in_ce_pkts]
+            [usize::from(tos & 3)]
+        .bump();
+    }
+
+    /// It is for this host.
+    pub(crate) fn accepted(&self, cast: Cast, len: usize) {
+        match cast {
+            Cast::Multicast => count(&self.in_mcast_pkts, &self.in_mcast_octets, len),
+            Cast::Broadcast => count(&self.in_bcast_pkts, &self.in_bcast_octets, len),
+            _ => {}
+        }
+    }
+
+    /// A packet leaves.
+    pub(crate) fn sent(&self, cast: Cast, len: usize) {
+        count(&self.out_transmits, &self.out_octets, len);
+        match cast {
+            Cast::Multicast => count(&self.out_mcast_pkts, &self.out_mcast_octets, len),
+            Cast::Broadcast => count(&self.out_bcast_pkts, &self.out_bcast_octets, len),
+            _ => {}
+        }
+    }
+}
+
+fn count(packets: &Counter, bytes: &Counter, len: usize) {
+    packets.bump();
+    bytes.add(len as u64);
+}
+
+/// Messages of ICMP by their type, those that a host sends or takes.
+#[derive(Debug, Default)]
+pub struct IcmpKinds {
+    received: [Counter; KINDS],
+    sent: [Counter; KINDS],
+}
+
+/// Types 0 to 18 of ICMP; 1 to 4, 128 to 137 and 143 of ICMPv6.
+const KINDS: usize = 30;
+
+fn slot(kind: u8) -> Option<usize> {
+    match kind {
+        0..=18 => Some(kind.into()),
+        128..=137 => Some(usize::from(kind) - 128 + 19),
+        143 => Some(KINDS - 1),
+        _ => None,
+    }
+}
+
+impl IcmpKinds {
+    fn counter(of: &[Counter; KINDS], kind: u8) -> Option<&Counter> {
+        slot(kind).and_then(|slot| of.get(slot))
+    }
+
+    /// A message of a type has come.
+    pub(crate) fn note_received(&self, kind: u8) {
+        if let Some(counter) = Self::counter(&self.received, kind) {
+            counter.bump();
+        }
+    }
+
+    /// A message of a type was sent.
+    pub(crate) fn note_sent(&self, kind: u8) {
+        if let Some(counter) = Self::counter(&self.sent, kind) {
+            counter.bump();
+        }
+    }
+
+    /// Messages of a type that have come.
+    pub fn received(&self, kind: u8) -> u64 {
+        Self::counter(&self.received, kind).map_or(0, Counter::get)
+    }
+
+    /// Messages of a type that were sent.
+    pub fn sent(&self, kind: u8) -> u64 {
+        Self::counter(&self.sent, kind).map_or(0, Counter::get)
+    }
+
+    /// The counts of all types, for a checkpoint.
+    pub(crate) fn saved(&self) -> Vec<(String, u64)> {
+        let of = |name: &str, counters: &[Counter; KINDS]| -> Vec<(String, u64)> {
+            counters.iter().enumerate().map(|(n, counter)| (format!("{name}{n}"), counter.get())).collect()
+        };
+        [of("in", &self.received), of("out", &self.sent)].concat()
+    }
+
+    /// Takes what [`IcmpKinds::saved`] gave.
+    pub(crate) fn restore(&self, values: &[(String, u64)]) {
+        for (name, value) in values {
+            let counter = match (name.strip_prefix("in"), name.strip_prefix("out")) {
+                (Some(n), _) => n.parse().ok().and_then(|n: usize| self.received.get(n)),
+                (_, Some(n)) => n.parse().ok().and_then(|n: usize| self.sent.get(n)),
+                _ => None,
+            };
+            if let Some(counter) = counter {
+                counter.0.store(*value, Ordering::Relaxed);
+            }
+        }
+    }
+}
 
 counters!(
     /// The `Icmp` (and `Icmp6`) row.
@@ -197,10 +325,22 @@ pub struct Counters {
     pub icmp: Icmp,
     /// ICMPv6.
     pub icmp6: Icmp,
-    /// UDP over IPv4 and IPv6.
+    /// Packets and bytes of IPv4.
+    pub traffic: Traffic,
+    /// Packets and bytes of IPv6.
+    pub traffic6: Traffic,
+    /// Types of ICMP.
+    pub icmp_kinds: IcmpKinds,
+    /// Types of ICMPv6.
+    pub icmp6_kinds: IcmpKinds,
+    /// UDP over IPv4.
     pub udp: Udp,
-    /// UDP-Lite over IPv4 and IPv6.
+    /// UDP over IPv6.
+    pub udp6: Udp,
+    /// UDP-Lite over IPv4.
     pub udp_lite: Udp,
+    /// UDP-Lite over IPv6.
+    pub udp_lite6: Udp,
     /// TCP.
     pub tcp: Tcp,
 }
@@ -209,5 +349,35 @@ impl Counters {
     /// The IP row of an address's family.
     pub fn ip_of(&self, address: std::net::IpAddr) -> &Ip {
         if address.is_ipv4() { &self.ip } else { &self.ip6 }
+    }
+
+    /// The packets and bytes of an address's family.
+    pub(crate) fn traffic_of(&self, address: std::net::IpAddr) -> &Traffic {
+        if address.is_ipv4() { &self.traffic } else { &self.traffic6 }
+    }
+
+    /// The UDP or UDP-Lite row of an address's family.
+    pub(crate) fn udp_of(&self, lite: bool, address: std::net::IpAddr) -> &Udp {
+        match (lite, address.is_ipv4()) {
+            (false, true) => &self.udp,
+            (false, false) => &self.udp6,
+            (true, true) => &self.udp_lite,
+            (true, false) => &self.udp_lite6,
+        }
+    }
+
+    /// Counts a message of ICMP or ICMPv6 that is sent.
+    pub(crate) fn icmp_sent(&self, v6: bool, kind: u8) {
+        let (counters, kinds) =
+            if v6 { (&self.icmp6, &self.icmp6_kinds) } else { (&self.icmp, &self.icmp_kinds) };
+        counters.out_msgs.bump();
+        kinds.note_sent(kind);
+        match (v6, kind) {
+            (false, icmp::ECHO_REPLY) | (true, icmp::ECHO_REPLY6) => counters.out_echo_reps.bump(),
+            (false, icmp::ECHO) | (true, icmp::ECHO6) => counters.out_echos.bump(),
+            (false, icmp::UNREACHABLE) | (true, icmp::UNREACHABLE6) => counters.out_dest_unreachs.bump(),
+            (false, icmp::TIME_EXCEEDED) | (true, icmp::TIME_EXCEEDED6) => counters.out_time_excds.bump(),
+            _ => {}
+        }
     }
 }

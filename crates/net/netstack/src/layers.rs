@@ -151,9 +151,14 @@ impl Network {
             ("icmp", all.icmp.values()),
             ("icmp6", all.icmp6.values()),
             ("udp", all.udp.values()),
+            ("udp6", all.udp6.values()),
             ("udp_lite", all.udp_lite.values()),
+            ("udp_lite6", all.udp_lite6.values()),
+            ("traffic", all.traffic.values()),
+            ("traffic6", all.traffic6.values()),
             ("tcp", all.tcp.values()),
         ];
+        let kinds = [("icmp_kinds", all.icmp_kinds.saved()), ("icmp6_kinds", all.icmp6_kinds.saved())];
         let shown = self.neighbours.read().shown(Ktime::ZERO, &self.sysctls);
         let mut neighbours: Vec<_> = shown.into_iter().filter_map(permanent).collect();
         neighbours.sort_by_key(|(index, ip, _)| (*index, *ip));
@@ -168,7 +173,11 @@ impl Network {
             routes,
             rules,
             neighbours,
-            counters: counters.map(|(name, values)| (name.to_owned(), named(values))).into(),
+            counters: counters
+                .map(|(name, values)| (name.to_owned(), named(values)))
+                .into_iter()
+                .chain(kinds.map(|(name, values)| (name.to_owned(), values)))
+                .collect(),
         }
     }
 }
@@ -582,7 +591,13 @@ impl<'a> Layer<'a> {
                 "icmp" => all.icmp.restore(values),
                 "icmp6" => all.icmp6.restore(values),
                 "udp" => all.udp.restore(values),
+                "udp6" => all.udp6.restore(values),
                 "udp_lite" => all.udp_lite.restore(values),
+                "udp_lite6" => all.udp_lite6.restore(values),
+                "traffic" => all.traffic.restore(values),
+                "traffic6" => all.traffic6.restore(values),
+                "icmp_kinds" => all.icmp_kinds.restore(values),
+                "icmp6_kinds" => all.icmp6_kinds.restore(values),
                 "tcp" => all.tcp.restore(values),
                 _ => {}
             }

@@ -9,6 +9,7 @@ use crate::network::received::Packet;
 use crate::stack::Stack;
 use crate::wire::icmp::{self, Icmp};
 use crate::wire::proto;
+use conntrack::Flow;
 use ktime::Ktime;
 
 impl Stack {
@@ -55,7 +56,14 @@ impl Stack {
         let info = quote.info;
         if !self.is_local(info.src) {
             let problem = Problem::HostUnreachable;
-            return self.problem_of(now, packet.clone(), info, LOOPBACK, Cast::Unicast, problem);
+            return self.problem_of(
+                now,
+                packet.clone(),
+                info,
+                (LOOPBACK, Flow::None),
+                Cast::Unicast,
+                problem,
+            );
         }
         let (kind, code, rest) = Problem::HostUnreachable.header(v6);
         if let Some(error) = icmp::socket_error(&Icmp::new(kind, code, rest), v6) {

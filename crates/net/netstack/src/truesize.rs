@@ -6,6 +6,8 @@
 const DESCRIPTOR: usize = 256;
 /// What follows the bytes in their block.
 const TAIL: usize = 320;
+/// Room for the headers of a TCP segment.
+const HEADERS: usize = 320;
 /// The block of a small packet.
 const SMALL_BLOCK: usize = 576;
 /// Bytes in a small packet's block, and in the largest block.
@@ -39,6 +41,16 @@ pub fn record(len: usize) -> usize {
     local(len, LARGEST)
 }
 
+/// Segments of TCP's send queue: their bytes are in pages.
+pub fn segments(count: usize, bytes: usize) -> usize {
+    count * (SMALL_BLOCK + DESCRIPTOR) + bytes
+}
+
+/// A segment of TCP as Linux provides for it when it grows the send buffer: headers and bytes in one block.
+pub fn full_segment(mss: usize) -> usize {
+    (mss + HEADERS + TAIL).next_power_of_two() + DESCRIPTOR
+}
+
 /// A piece of a Unix stream.
 pub fn piece(len: usize) -> usize {
     local(len, 4096 - TAIL)
@@ -66,6 +78,9 @@ mod tests {
         for (len, count) in records {
             assert_eq!(212_992usize.div_ceil(record(len)), count, "{len} bytes");
         }
+        // SO_SNDBUF of a TCP connection over loopback and over Ethernet, twice ten segments.
+        assert_eq!((20 * full_segment(65_495), 20 * full_segment(1460)), (2_626_560, 87_040));
+        assert_eq!(segments(72, 3_923_968), 3_983_872);
         for (len, count) in [(3776, 49), (3777, 44), (6000, 26), (9000, 21), (12_000, 17), (20_000, 11)] {
             assert_eq!(212_992usize.div_ceil(piece(len)), count, "{len} bytes");
         }

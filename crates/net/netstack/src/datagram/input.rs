@@ -19,10 +19,8 @@ impl Datagrams {
     /// Takes a datagram of UDP or UDP-Lite for this host.
     pub(crate) fn udp_input(&self, packet: &Packet) {
         let lite = packet.info.protocol == proto::UDP_LITE;
-        let (counters, table) = match lite {
-            true => (&self.net.counters.udp_lite, &self.udp_lite),
-            false => (&self.net.counters.udp, &self.udp),
-        };
+        let counters = self.net.counters.udp_of(lite, packet.info.dst);
+        let table = if lite { &self.udp_lite } else { &self.udp };
         let (bytes, src, dst) = (packet.payload(), packet.info.src, packet.info.dst);
         let parsed = match lite {
             true => Udp::parse_lite(bytes),
@@ -208,7 +206,7 @@ impl DatagramSocket {
     /// Queues a datagram; one that follows another of its piece is joined to that one for a socket with `UDP_GRO`.
     fn deliver_part(&self, datagram: Datagram, part: Part) {
         if part == Part::Next && self.inner.lock().options.gro && self.queue.lock().join(&datagram) {
-            self.net.counters.udp.in_datagrams.bump();
+            self.net.counters.udp_of(false, datagram.to).in_datagrams.bump();
             return;
         }
         self.deliver(datagram);
@@ -216,10 +214,7 @@ impl DatagramSocket {
 
     fn deliver(&self, datagram: Datagram) {
         let udp = self.protocol.is_udp();
-        let counters = match self.protocol {
-            Protocol::UdpLite => &self.net.counters.udp_lite,
-            _ => &self.net.counters.udp,
-        };
+        let counters = self.net.counters.udp_of(self.protocol == Protocol::UdpLite, datagram.to);
         if self.queue.lock().push(datagram) {
             if udp {
                 counters.in_datagrams.bump();

@@ -365,8 +365,7 @@ impl DatagramSocket {
         buf.push_front(udp.as_bytes());
         let result = self.send_message(message, header, buf, offload);
         match &result {
-            Ok(()) if lite => self.net.counters.udp_lite.out_datagrams.bump(),
-            Ok(()) => self.net.counters.udp.out_datagrams.bump(),
+            Ok(()) => self.net.counters.udp_of(lite, path.dst).out_datagrams.bump(),
             Err(errno) => self.note_local_error(inner, *errno, path.mtu, to),
         }
         result
@@ -408,9 +407,7 @@ impl DatagramSocket {
         let mut buf = self.net.links.pool.copy(body);
         buf.push_front(icmp.sealed(message.between(), body).as_bytes());
         let header = self.header(inner, message, protocol, len);
-        let counters = if self.is_v6() { &self.net.counters.icmp6 } else { &self.net.counters.icmp };
-        counters.out_msgs.bump();
-        counters.out_echos.bump();
+        self.net.counters.icmp_sent(self.is_v6(), kind);
         self.send_message(message, header, buf, Offload::default())
     }
 

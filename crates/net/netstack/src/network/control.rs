@@ -26,6 +26,8 @@ impl Network {
             counters.in_errors.bump();
             return None;
         };
+        let kinds = if v6 { &self.counters.icmp6_kinds } else { &self.counters.icmp_kinds };
+        kinds.note_received(header.kind);
         match (v6, header.kind) {
             (false, icmp::ECHO) | (true, icmp::ECHO6) => {
                 counters.in_echos.bump();

@@ -2,6 +2,7 @@
 
 use super::layer::Network;
 use super::neigh::{Learnt, Resolution};
+use super::path::Cast;
 use super::received::Packet;
 use crate::device::iface::{Iface, Kind};
 use crate::device::transmit::transmit;
@@ -79,7 +80,10 @@ impl Network {
         ip.hop_limit = 255;
         let mut buf = self.links.pool.copy(message);
         buf.push_front(ip.as_bytes());
-        self.counters.icmp6.out_msgs.bump();
+        self.counters.icmp_sent(true, message.first().copied().unwrap_or(0));
+        self.counters
+            .traffic6
+            .sent(if dst.is_multicast() { Cast::Multicast } else { Cast::Unicast }, buf.len());
         self.send_ethernet(now, iface, to, Frame::new(buf));
     }
 

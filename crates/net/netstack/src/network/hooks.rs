@@ -8,6 +8,7 @@ use super::tables::Tables;
 use crate::buf::Buf;
 use crate::device::iface::Iface;
 use crate::frame::{Offload, Tags};
+use conntrack::Flow;
 use ktime::Ktime;
 use std::net::IpAddr;
 
@@ -74,8 +75,8 @@ pub trait Hooks: Send + Sync {
 /// What a filter can send about a packet that it refuses.
 pub trait Answers {
     /// Tells the sender of a packet that a filter refused it, by an ICMP error of a type and a code. `input` is the interface that
-    /// received the packet, 0 for a packet of this host.
-    fn send_error_about(&self, now: Ktime, packet: &[u8], input: u32, kind: (u8, u8));
+    /// received the packet, 0 for a packet of this host. The error belongs to the packet's connection.
+    fn send_error_about(&self, now: Ktime, packet: &[u8], from: (u32, &Flow), kind: (u8, u8));
 
     /// Sends a TCP header as the answer to a segment.
     fn send_segment(&self, now: Ktime, between: (IpAddr, IpAddr), segment: [u8; 20], tags: Tags);

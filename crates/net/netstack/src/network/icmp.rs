@@ -13,6 +13,7 @@ use crate::wire::icmp::{self, Icmp, Quoted, SocketError};
 use crate::wire::ip::{IpInfo, Ipv4};
 use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
+use conntrack::Flow;
 use ktime::Ktime;
 use std::net::{IpAddr, Ipv4Addr};
 use zerocopy::IntoBytes;
@@ -83,19 +84,19 @@ impl Network {
         self.send_icmp(
             packet.now,
             (src, packet.info.src),
-            packet.iface.index,
+            (packet.iface.index, Flow::None),
             (kind, 0, header.rest),
             body,
             packet.info.tos,
         );
     }
 
-    /// Sends a message.
+    /// Sends a message. An error belongs to the connection of the packet that it is about.
     fn send_icmp(
         &self,
         now: Ktime,
         (src, dst): (Option<IpAddr>, IpAddr),
-        oif: u32,
+        (oif, flow): (u32, Flow),
         (kind, code, rest): (u8, u8, [u8; 4]),
         body: &[u8],
         tos: u8,
@@ -104,22 +105,17 @@ impl Network {
         let scoped = crate::addr::scope(dst) == crate::addr::Scope::Link;
         let key = Key { src, oif: if scoped { oif } else { 0 }, tos, ..Key::to(dst) };
         let Ok(path) = self.route(&key, now) else { return };
-        let counters = if v6 { &self.counters.icmp6 } else { &self.counters.icmp };
         let between = match (path.src, path.dst) {
             (IpAddr::V6(src), IpAddr::V6(dst)) => Some((src, dst)),
             _ => None,
         };
         let mut buf = self.links.pool.copy(body);
         buf.push_front(Icmp::new(kind, code, rest).sealed(between, body).as_bytes());
-        counters.out_msgs.bump();
-        match kind {
-            icmp::ECHO_REPLY if !v6 => counters.out_echo_reps.bump(),
-            icmp::ECHO_REPLY6 => counters.out_echo_reps.bump(),
-            _ => counters.out_errors.bump(),
-        }
+        self.counters.icmp_sent(v6, kind);
         let protocol = if v6 { proto::ICMPV6 } else { proto::ICMP };
         let header = Header { protocol, tos, flow: u32::from(rest[0]), ..Header::default() };
-        let _ = self.send_ip(now, &path, &header, buf, Offload::default());
+        let tags = Tags { flow, ..Tags::default() };
+        let _ = self.send_tagged(now, &path, &header, (buf, Offload::default()), tags);
     }
 
     /// Tells the sender of a packet what is wrong with it, unless RFC 1122 section 3.2.2 forbids it.
@@ -141,7 +137,8 @@ impl Network {
         let quote = packet.buf.get(..packet.buf.len().min(room)).unwrap_or_default();
         let own = (packet.cast == Cast::Local).then_some(packet.info.dst);
         let tos = if v6 { 0 } else { (packet.info.tos & 0x1e) | 0xc0 };
-        self.send_icmp(packet.now, (own, src), packet.iface.index, problem.header(v6), quote, tos);
+        let via = (packet.iface.index, packet.flow.answer());
+        self.send_icmp(packet.now, (own, src), via, problem.header(v6), quote, tos);
     }
 
     /// Fragments of a packet are missing: tells its sender.
@@ -149,7 +146,8 @@ impl Network {
         let v6 = first.first().is_some_and(|first| first >> 4 == 6);
         if let Some(quote) = icmp::quoted(&first, v6) {
             let info = quote.info;
-            self.problem_of(now, first.clone(), info, LOOPBACK, Cast::Unicast, Problem::Reassembly);
+            let from = (LOOPBACK, Flow::None);
+            self.problem_of(now, first.clone(), info, from, Cast::Unicast, Problem::Reassembly);
         }
     }
 
@@ -159,13 +157,14 @@ impl Network {
         now: Ktime,
         buf: Buf,
         info: IpInfo,
-        input: u32,
+        (input, flow): (u32, Flow),
         cast: Cast,
         problem: Problem,
     ) {
         let Some(iface) = self.link(input) else { return };
         let part = Part::Alone;
-        self.icmp_problem(&Packet { now, iface, info, verified: true, cast, mark: 0, part, buf }, problem);
+        let packet = Packet { now, iface, info, verified: true, cast, mark: 0, flow, part, buf };
+        self.icmp_problem(&packet, problem);
     }
 
     /// Reads an error about a packet that this host sent, for the socket that sent it.
@@ -193,7 +192,7 @@ pub(crate) struct ErrorAbout<'a> {
 }
 
 impl Answers for Network {
-    fn send_error_about(&self, now: Ktime, packet: &[u8], input: u32, kind: (u8, u8)) {
+    fn send_error_about(&self, now: Ktime, packet: &[u8], (input, flow): (u32, &Flow), kind: (u8, u8)) {
         let v6 = packet.first().is_some_and(|first| first >> 4 == 6);
         let Some(quote) = icmp::quoted(packet, v6) else { return };
         let info = quote.info;
@@ -205,7 +204,7 @@ impl Answers for Network {
         };
         let input = if input == 0 { LOOPBACK } else { input };
         let problem = Problem::Rejected { kind: kind.0, code: kind.1 };
-        self.problem_of(now, self.links.pool.copy(packet), info, input, cast, problem);
+        self.problem_of(now, self.links.pool.copy(packet), info, (input, flow.clone()), cast, problem);
     }
 
     fn send_segment(&self, now: Ktime, (src, dst): (IpAddr, IpAddr), mut segment: [u8; 20], tags: Tags) {

@@ -58,6 +58,7 @@ impl Network {
             counters.in_hdr_errors.bump();
             return None;
         };
+        self.counters.traffic.received(header.total_len(), header.tos);
         frame.buf.truncate(header.total_len());
         let (src, dst) = (header.src(), header.dst());
         let looped = iface.index == LOOPBACK || self.routes_localnet(&iface);
@@ -127,7 +128,9 @@ impl Network {
         let verified = !matches!(frame.offload.checksum, Checksum::Unknown | Checksum::Given);
         let (mark, part) = (frame.tags.mark, frame.tags.part);
         self.counters.ip_of(headers.info.dst).in_delivers.bump();
-        Some(Packet { now, iface, info: headers.info, verified, cast, mark, part, buf: frame.buf })
+        self.counters.traffic_of(headers.info.dst).accepted(cast, frame.buf.len());
+        let (info, flow) = (headers.info, frame.tags.flow);
+        Some(Packet { now, iface, info, verified, cast, mark, flow, part, buf: frame.buf })
     }
 
     fn ipv6_input(&self, now: Ktime, iface: Arc<Iface>, mut frame: Frame) -> Option<Packet> {
@@ -142,6 +145,7 @@ impl Network {
             return None;
         };
         frame.buf.truncate(Ipv6::LEN + header.payload_len());
+        self.counters.traffic6.received(frame.buf.len(), header.traffic_class());
         let (src, dst) = (header.src(), header.dst());
         let looped = iface.index == LOOPBACK;
         let local_only = |ip: Ipv6Addr| ip.is_loopback() || (ip.is_multicast() && ip.octets()[1] & 0xf == 1);
@@ -182,9 +186,10 @@ impl Network {
             && fate != Fate::Pass
         {
             counters.in_hdr_errors.bump();
-            let (cast, mark) = (cast.unwrap_or(Cast::Unicast), frame.tags.mark);
+            let (cast, mark, flow) = (cast.unwrap_or(Cast::Unicast), frame.tags.mark, frame.tags.flow);
+            let (part, buf) = (Part::Alone, frame.buf);
             self.header_problem(
-                &Packet { now, iface, info, verified: true, cast, mark, part: Part::Alone, buf: frame.buf },
+                &Packet { now, iface, info, verified: true, cast, mark, flow, part, buf },
                 fate,
             );
             return None;
@@ -248,8 +253,9 @@ impl Network {
         let mark = frame.tags.mark;
         let refuse = |frame: Frame, problem| {
             let (iface, cast, buf) = (iface.clone(), Cast::Unicast, frame.buf);
-            let part = Part::Alone;
-            self.icmp_problem(&Packet { now, iface, info, verified: true, cast, mark, part, buf }, problem);
+            let (flow, part) = (frame.tags.flow, Part::Alone);
+            let packet = Packet { now, iface, info, verified: true, cast, mark, flow, part, buf };
+            self.icmp_problem(&packet, problem);
         };
         if info.ttl <= 1 {
             return refuse(frame, Problem::TimeExceeded);

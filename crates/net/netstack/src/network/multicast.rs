@@ -57,6 +57,9 @@ impl Network {
             mtu: link.mtu(),
             generation: self.generation(),
         };
+        if group.is_ipv6() {
+            self.counters.icmp_sent(true, message.first().copied().unwrap_or(0));
+        }
         let header = Header { protocol, ttl: Some(1), ..Header::default() };
         let _ = self.send_ip(now, &path, &header, self.links.pool.copy(&message), Offload::default());
     }

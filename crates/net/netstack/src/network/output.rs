@@ -125,8 +125,21 @@ impl Network {
         now: Ktime,
         path: &Path,
         header: &Header,
-        mut buf: Buf,
+        buf: Buf,
         offload: Offload,
+    ) -> Result<(), Errno> {
+        let tags = Tags { mark: header.mark, owner: header.owner, part: header.part, ..Tags::default() };
+        self.send_tagged(now, path, header, (buf, offload), tags)
+    }
+
+    /// The same for a message whose connection is known.
+    pub(crate) fn send_tagged(
+        &self,
+        now: Ktime,
+        path: &Path,
+        header: &Header,
+        (mut buf, offload): (Buf, Offload),
+        tags: Tags,
     ) -> Result<(), Errno> {
         self.counters.ip_of(path.dst).out_requests.bump();
         let group = path.cast == Cast::Multicast;
@@ -157,7 +170,6 @@ impl Network {
             }
             _ => return Err(Errno::EINVAL),
         };
-        let tags = Tags { mark: header.mark, owner: header.owner, part: header.part, ..Tags::default() };
         self.send_own(now, path, Frame { buf, offload: offload.shifted(ip_len), tags }, header)
     }
 
@@ -211,6 +223,7 @@ impl Network {
                 Verdict::Stolen => return Ok(()),
             }
         }
+        self.counters.traffic_of(path.dst).sent(path.cast, frame.buf.len());
         // What goes to the loopback interface comes back by itself.
         let group = matches!(path.cast, Cast::Multicast | Cast::Broadcast);
         let loops = group && header.loop_back && path.iface.index != LOOPBACK;

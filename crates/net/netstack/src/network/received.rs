@@ -6,6 +6,7 @@ use crate::device::iface::Iface;
 use crate::frame::Part;
 use crate::wire::ip::IpInfo;
 use crate::wire::ipv6::Ipv6;
+use conntrack::Flow;
 use ktime::Ktime;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) struct Packet {
     pub(crate) cast: Cast,
     /// `SO_MARK` or a rule's mark.
     pub(crate) mark: u32,
+    /// The packet's connection, if the filter tracks.
+    pub(crate) flow: Flow,
     /// The place among datagrams that are one piece for their sender.
     pub(crate) part: Part,
     /// From the IP header on, without link padding.

@@ -1,7 +1,7 @@
 //! A connection: its state, its opening and closing.
 
 use super::board::Scoreboard;
-use super::cc::Congestion;
+use super::cc::{Algorithm, Congestion};
 use super::chrono::Chrono;
 use super::deadlines::Deadlines;
 use super::notices::Notices;
@@ -15,10 +15,14 @@ use crate::chain::{Blocks, Chain};
 use crate::counters::Tcp as Counters;
 use crate::notify::Events;
 use crate::sysctl::Sysctls;
+use crate::truesize;
 use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Segment};
 use abi::Errno;
 use ktime::Ktime;
+
+/// Bytes of a segment where nothing is sent in segments: a piece of memory that Linux fills.
+const WHOLE: u32 = 32_768;
 
 /// The states of RFC 9293 section 3.3.2, with Linux's numbers (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -359,9 +363,32 @@ impl Conn {
         early || matches!(self.state, State::Established | State::CloseWait)
     }
 
-    /// Room for writers.
+    /// What the send queue counts for (`SO_MEMINFO`): its bytes and its segments' descriptors.
+    pub(crate) fn tx_charge(&self) -> usize {
+        let cut = self.pieces.list.back().map_or(self.nxt, |last| last.end);
+        let whole = self.tx_end().since(cut).div_ceil(WHOLE) as usize;
+        truesize::segments(self.board.len() + self.pieces.list.len() + whole, self.tx.len())
+    }
+
+    /// True when a writer may begin a segment. As in Linux the segment is filled, whatever room there is: the last one
+    /// of a full queue passes the limit.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.tx_charge() < self.tx_limit
+    }
+
+    /// Bytes that the queue may still hold while memory is scarce.
+    pub(crate) fn scarce_room(&self) -> usize {
+        self.tx.bounded(usize::MAX).saturating_sub(self.tx.len())
+    }
+
+    /// Room for writers whose bytes are kept without segments. The queue ends where a segment of [`WHOLE`] bytes
+    /// would, counted from the beginning of the stream, so that it takes writes of usual sizes whole or not at all.
     pub(crate) fn tx_room(&self) -> usize {
-        self.tx.bounded(self.tx_limit).saturating_sub(self.tx.len())
+        let begun = self.tx_end().0.wrapping_sub(self.iss.0).wrapping_sub(1) % WHOLE;
+        let rest = if begun > 0 { (WHOLE - begun) as usize } else { 0 };
+        let free = self.tx_limit.saturating_sub(self.tx_charge() + rest);
+        let further = free.div_ceil(truesize::segments(1, WHOLE as usize));
+        rest.saturating_add(further.saturating_mul(WHOLE as usize)).min(self.scarce_room())
     }
 
     /// True when poll(2) says that the socket is writable: a third of the buffer is free, and little waits to be sent.
@@ -370,7 +397,9 @@ impl Conn {
             0 => self.notsent_default,
             low => low,
         };
-        u64::from(self.unsent()) * 2 < low.into() && self.tx_room() * 3 >= self.tx_limit.max(1)
+        let charge = self.tx_charge();
+        let third = self.tx_limit.saturating_sub(charge) >= charge / 2;
+        u64::from(self.unsent()) * 2 < low.into() && third && self.scarce_room() > 0
     }
 
     /// The last byte written is urgent (`MSG_OOB`).
@@ -413,7 +442,11 @@ impl Conn {
         if self.options.send_buffer.is_some() {
             return;
         }
-        let wanted = 2 * self.cc.cwnd.max(super::limits::INITIAL_WINDOW) as usize * self.mss() as usize;
+        // BBR needs more than one window behind the one that is under way.
+        let windows = if self.cc.algorithm == Algorithm::Bbr { 3 } else { 2 };
+        let segments = self.cc.cwnd.max(super::limits::INITIAL_WINDOW).max(self.rack.degree() + 1) as usize;
+        let segment = truesize::full_segment(self.agreed.peer_mss.max(self.mss()) as usize);
+        let wanted = segments.saturating_mul(windows * segment);
         let limit = sysctls.tcp_wmem_max.size();
         self.tx_limit = self.tx_limit.max(wanted.min(limit));
     }

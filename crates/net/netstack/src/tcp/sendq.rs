@@ -39,8 +39,8 @@ impl Conn {
         let mut blocked = false;
         while taken < data.len() {
             let old = self.room_in_last(goal);
-            let space = self.tx.bounded(self.tx_limit).saturating_sub(self.tx.len());
-            if old == 0 && self.is_ahead() || space == 0 {
+            let space = self.scarce_room();
+            if old == 0 && (self.is_ahead() || !self.may_begin()) || space == 0 {
                 blocked = true;
                 break;
             }

@@ -473,6 +473,11 @@ impl TcpSocket {
         (options.send_buffer.unwrap_or(inner.conn.tx_limit), receive)
     }
 
+    /// What the send queue counts for in the send buffer.
+    pub fn send_charge(&self) -> usize {
+        self.inner.lock().conn.tx_charge()
+    }
+
     /// True when acknowledgements are sent at once (`TCP_QUICKACK`).
     pub fn quick_ack(&self) -> bool {
         !self.inner.lock().conn.ack.pingpong

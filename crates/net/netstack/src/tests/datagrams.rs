@@ -111,7 +111,9 @@ fn closed_ports_answer_with_an_error() {
     assert_eq!((&*error.data, error.to), (&b"hello"[..], addr("10.0.0.2:9")));
     send(&socket(&a.stack, true), b"x", "[2001:db8::2]:9").unwrap();
     exchange(T0, &a, &b);
-    assert_eq!(b.stack.counters.icmp6.out_errors.get(), 1);
+    let counters = &b.stack.counters;
+    assert_eq!((counters.icmp6_kinds.sent(1), counters.icmp6.out_errors.get()), (1, 0));
+    assert_eq!((a.stack.counters.icmp6_kinds.received(1), counters.udp6.no_ports.get()), (1, 1));
 }
 
 #[test]
