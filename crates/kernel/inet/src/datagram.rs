@@ -242,7 +242,11 @@ impl Transfer for Datagrams {
             [] => SendControl { more, ..SendControl::default() },
             said => {
                 let privileged = || extension::may_send_options(&self.ip_socket(), cx);
-                let mut control = control::of_sender(self.net.stack(), self.over_v6(to), said, privileged)?;
+                // IP_FREEBIND is for bind(2) alone, IPV6_FREEBIND for both.
+                let over_v6 = self.over_v6(to);
+                let foreign =
+                    self.socket.configure(self.net.now(), |ip| ip.transparent || over_v6 && ip.free_bind);
+                let mut control = control::of_sender(self.net.stack(), (over_v6, foreign), said, privileged)?;
                 crate::stamps::of_sender(cx, &self.net, &self.options, said, &mut control)?;
                 SendControl { more, ..control }
             }
