@@ -729,6 +729,8 @@ static DIR: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&[], Some(&S
 static LEAVES: [Entry; 5] = [
     Entry { name: "f", mode: 0o444, what: What::Text(read, None) },
     Entry { name: "f", mode: 0o644, what: What::Text(read, Some(write)) },
+/// Where binfmt_misc would be mounted.
+static BINFMT_MISC: Entry = Entry { name: "binfmt_misc", mode: 0o555, what: What::Dir(&[], None) };
     Entry { name: "f", mode: 0o666, what: What::Text(read, Some(write)) },
     Entry { name: "f", mode: 0o600, what: What::Text(read, Some(write)) },
     Entry { name: "f", mode: 0o200, what: What::Text(read, Some(write)) },
@@ -764,6 +766,9 @@ impl Sysctls {
         }
         if prefix == ["net", "ipv4"] {
             out.push((conf::DIR.name, Child { entry: &conf::DIR, proc: None, n: 0 }));
+        }
+        if prefix == ["fs"] {
+            out.push((BINFMT_MISC.name, Child { entry: &BINFMT_MISC, proc: None, n: 0 }));
         }
         if prefix == ["net", "ipv6"] {
             out.push((conf::DIR6.name, Child { entry: &conf::DIR6, proc: None, n: 0 }));
