@@ -230,13 +230,18 @@ impl Connect for Datagrams {
 
 impl Transfer for Datagrams {
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
-        if req.data.len() > 0xffff {
+        // IPv6 tells of datagrams that are too long in the error queue.
+        let too_long = req.data.len() > 0xffff;
+        if too_long && !self.socket.is_v6() {
             return Err(Errno::EMSGSIZE);
         }
         if req.flags & libc::MSG_OOB != 0 && !self.socket.is_v6() {
             return Err(Errno::EOPNOTSUPP);
         }
         let to = self.destination(req.addr)?;
+        if too_long && !self.over_v6(to) {
+            return Err(Errno::EMSGSIZE);
+        }
         let more = req.flags & libc::MSG_MORE != 0;
         let control = match &req.control.other[..] {
             [] => SendControl { more, ..SendControl::default() },
