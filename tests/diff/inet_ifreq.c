@@ -1,6 +1,7 @@
 // Requests of netdevice(7) with names of aliases, and those of IPv6 sockets, as ifconfig(8) and route(8) make them.
 #include "inet.h"
 #include "rtnetlink.h"
+#include <linux/ethtool.h>
 #include <linux/ipv6_route.h>
 #include <linux/veth.h>
 #include <sched.h>
@@ -200,4 +201,26 @@ TEST(connections_to_one_link) {
         close(udp);
         close(tcp);
     }
+}
+// ETHTOOL_GET_TS_INFO: which timestamps an interface has.
+TEST(timestamps_of_interfaces) {
+    if (geteuid() != 0) SKIP("not root");
+    OK(unshare(CLONE_NEWNET));
+    CHECK_EQ(make("d0", "veth", pair), 0);
+    CHECK_EQ(make("b0", "bridge", 0), 0);
+    int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    const char *names[] = {"lo", "d0", "b0"};
+    for (int i = 0; i < 3; i++) {
+        struct ethtool_ts_info info = {.cmd = ETHTOOL_GET_TS_INFO, .phc_index = 7}, wanted = info;
+        wanted.phc_index = -1;
+        struct ifreq q = with(names[i], 0);
+        q.ifr_data = (void *)&info;
+        OK(ioctl(s, SIOCETHTOOL, &q));
+        wanted.so_timestamping = i == 2 ? 0x18 : 0x1a;
+        CHECK_MEM(&info, &wanted, sizeof info);
+    }
+    struct ethtool_ts_info info = {.cmd = ETHTOOL_GET_TS_INFO};
+    struct ifreq q = with("none", 0);
+    q.ifr_data = (void *)&info;
+    CHECK_ERR(ioctl(s, SIOCETHTOOL, &q), ENODEV);
 }

@@ -542,3 +542,48 @@ TEST(filters_of_sources) {
     CHECK(strstr(list, "1    lo              ff020000000000000000000000000001     1 0000000C 0\n"));
     close(fd);
 }
+// A source that is not the host's, by a control message: with IPV6_FREEBIND, IPV6_TRANSPARENT and IP_TRANSPARENT.
+TEST(foreign_sources) {
+    struct {
+        int family, level, option;
+        const char *source, *group;
+        int errno_of_foreign;
+    } all[] = {
+        {AF_INET6, 0, 0, "2001:db8::1", "ff02::5", EINVAL},
+        {AF_INET6, IPPROTO_IPV6, IPV6_FREEBIND, "2001:db8::1", "ff02::5", 0},
+        {AF_INET6, IPPROTO_IPV6, IPV6_TRANSPARENT, "2001:db8::1", "ff02::5", 0},
+        {AF_INET6, IPPROTO_IP, IP_FREEBIND, "2001:db8::1", "ff02::5", 0},
+        {AF_INET, 0, 0, "192.0.2.1", "224.0.0.5", ENETUNREACH},
+        {AF_INET, IPPROTO_IP, IP_FREEBIND, "192.0.2.1", "224.0.0.5", ENETUNREACH},
+        {AF_INET, IPPROTO_IP, IP_TRANSPARENT, "192.0.2.1", "224.0.0.5", 0},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int f = all[i].family, six = f == AF_INET6, s = bound(f, SOCK_DGRAM);
+        if (all[i].option) OK(set_int(s, all[i].level, all[i].option, 1));
+        for (int g = 0; g < 2; g++) {
+            char byte = 'x', room[64] = {0};
+            struct iovec v = {&byte, 1};
+            union addr to = name_of(s), from = {0};
+            struct msghdr m = {.msg_name = &to, .msg_namelen = size_of(f), .msg_iov = &v, .msg_iovlen = 1};
+            m.msg_control = room;
+            m.msg_controllen = CMSG_SPACE(six ? sizeof(struct in6_pktinfo) : sizeof(struct in_pktinfo));
+            struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+            c->cmsg_level = six ? IPPROTO_IPV6 : IPPROTO_IP;
+            c->cmsg_type = six ? IPV6_PKTINFO : IP_PKTINFO;
+            c->cmsg_len = CMSG_LEN(six ? sizeof(struct in6_pktinfo) : sizeof(struct in_pktinfo));
+            void *at = six ? (void *)&((struct in6_pktinfo *)CMSG_DATA(c))->ipi6_addr
+                           : (void *)&((struct in_pktinfo *)CMSG_DATA(c))->ipi_spec_dst;
+            CHECK_EQ(inet_pton(f, g ? all[i].group : all[i].source, at), 1);
+            int wanted = g ? EINVAL : all[i].errno_of_foreign;
+            if (wanted) {
+                CHECK_ERR(sendmsg(s, &m, 0), wanted);
+                continue;
+            }
+            CHECK_EQ(sendmsg(s, &m, 0), 1);
+            socklen_t n = sizeof from;
+            CHECK_EQ(recvfrom(s, &byte, 1, MSG_DONTWAIT, &from.any, &n), 1);
+            CHECK_MEM(six ? (void *)&from.in6.sin6_addr : (void *)&from.in.sin_addr, at, six ? 16 : 4);
+        }
+        close(s);
+    }
+}

@@ -382,6 +382,10 @@ TEST(what_a_send_buffer_takes) {
         CHECK_EQ(taken % 512, 0);
         CHECK(taken > room - 100000 && taken < room + 200000);
         CHECK(full > room / 3 * 2 - 100000 && full < room / 3 * 2 + 200000);
+        unsigned memory[9] = {0};
+        OK(getsockopt(s, SOL_SOCKET, SO_MEMINFO, memory, &(socklen_t){sizeof memory}));
+        CHECK((int)memory[5] >= room);
+        CHECK_EQ(memory[3], room);
         close(s), close(peer), close(l);
     }
 }

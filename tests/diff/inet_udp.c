@@ -412,3 +412,42 @@ TEST(addresses_without_a_port) {
         }
     }
 }
+// What is too long for any packet is told in the error queue as well: for IPv6 always, for IPv4 up to 65,535 bytes.
+TEST(datagrams_that_are_too_long) {
+    static char b[70000];
+    BOTH(f) {
+        int s = SYS(socket(f, SOCK_DGRAM, 0)), v6 = f == AF_INET6, peer = bound(f, SOCK_DGRAM);
+        union addr to = name_of(peer);
+        OK(set_int(s, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR, 1));
+        size_t lengths[] = {65528, 65535, 65536, 70000};
+        for (int i = 0; i < 8; i++) {
+            if (i == 4) OK(connect(s, &to.any, size_of(f)));
+            CHECK_ERR(sendto(s, b, lengths[i % 4], 0, i < 4 ? &to.any : 0, i < 4 ? size_of(f) : 0), EMSGSIZE);
+            char control[256], got[8];
+            union addr name = {0};
+            struct iovec v = {got, sizeof got};
+            struct msghdr m = {&name, sizeof name, &v, 1, control, sizeof control, 0};
+            if (!v6 && i % 4 > 1) {
+                CHECK_ERR(recvmsg(s, &m, MSG_ERRQUEUE), EAGAIN);
+                continue;
+            }
+            CHECK_EQ(recvmsg(s, &m, MSG_ERRQUEUE), 0);
+            unsigned *error = (void *)CMSG_DATA(CMSG_FIRSTHDR(&m));
+            CHECK_EQ(error[0], EMSGSIZE);
+            CHECK_EQ(error[2], v6 ? 65536 : 65535);
+            CHECK_EQ(v6 ? name.in6.sin6_port : name.in.sin_port, v6 || i >= 4 ? to.in.sin_port : 0);
+        }
+        close(s), close(peer);
+    }
+}
+// A socket with a peer of IPv4 sends nothing to IPv6.
+TEST(a_peer_of_the_other_family) {
+    int s = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    int peer = bound(AF_INET, SOCK_DGRAM), other = bound(AF_INET6, SOCK_DGRAM);
+    union addr to = {.in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port_of(peer))}}, six = name_of(other);
+    CHECK_EQ(inet_pton(AF_INET6, "::ffff:127.0.0.1", &to.in6.sin6_addr), 1);
+    OK(connect(s, &to.any, sizeof to.in6));
+    CHECK_ERR(sendto(s, "x", 1, 0, &six.any, sizeof six.in6), EAFNOSUPPORT);
+    CHECK_EQ(sendto(s, "x", 1, 0, &to.any, sizeof to.in6), 1);
+    CHECK_ERR(connect(s, &six.any, sizeof six.in6), EAFNOSUPPORT);
+}

@@ -51,6 +51,75 @@ TEST(types_and_protocols) {
     CHECK_ERR(listen(s, 1), EOPNOTSUPP);
     CHECK_ERR(accept(s, 0, 0), EOPNOTSUPP);
 }
+static int of_protocol(int protocol) {
+    return SYS(socket(AF_NETLINK, SOCK_RAW, protocol));
+}
+// Two programs talk by NETLINK_USERSOCK; the kernel listens to none of it.
+TEST(messages_between_programs) {
+    int a = of_protocol(NETLINK_USERSOCK), b = of_protocol(NETLINK_USERSOCK), group = 3;
+    struct sockaddr_nl nl = {.nl_family = AF_NETLINK}, from;
+    socklen_t l = sizeof nl;
+    OK(bind(a, (void *)&nl, sizeof nl));
+    OK(bind(b, (void *)&nl, sizeof nl));
+    OK(getsockname(b, (void *)&nl, &l));
+    struct nlmsghdr h = {.nlmsg_len = sizeof h}, got;
+    CHECK_EQ(sendto(a, &h, sizeof h, 0, (void *)&nl, sizeof nl), sizeof h);
+    l = sizeof from;
+    CHECK_EQ(recvfrom(b, &got, sizeof got, MSG_DONTWAIT, (void *)&from, &l), sizeof got);
+    CHECK_MEM(&got, &h, sizeof h);
+    OK(getsockname(a, (void *)&nl, &l));
+    CHECK_EQ(from.nl_pid, nl.nl_pid);
+    CHECK_ERR(send(a, &h, sizeof h, 0), ECONNREFUSED);
+    OK(setsockopt(b, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group));
+    nl = (struct sockaddr_nl){.nl_family = AF_NETLINK, .nl_groups = 1 << (group - 1)};
+    CHECK_ERR(sendto(a, &h, sizeof h, 0, (void *)&nl, sizeof nl), ECONNREFUSED);
+    CHECK_EQ(recvfrom(b, &got, sizeof got, MSG_DONTWAIT, (void *)&from, &l), sizeof got);
+    CHECK_EQ(from.nl_groups, 1 << (group - 1));
+    int protocols[] = {NETLINK_USERSOCK, NETLINK_XFRM, NETLINK_AUDIT}, last = 32, more = 33;
+    for (int i = 0; i < 3; i++) {
+        int s = of_protocol(protocols[i]);
+        OK(setsockopt(s, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &last, sizeof last));
+        CHECK_ERR(setsockopt(s, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &more, sizeof more), EINVAL);
+        close(s);
+    }
+    // Without rights a program may send, but join no group.
+    pid_t p = FORK();
+    if (p == 0) {
+        MUST(setuid(1234) == 0);
+        CHECK_ERR(sendto(a, &h, sizeof h, 0, (void *)&nl, sizeof nl), ECONNREFUSED);
+        for (int i = 0; i < 3; i++) {
+            int s = of_protocol(protocols[i]);
+            CHECK_ERR(setsockopt(s, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group), EPERM);
+            CHECK_ERR(bind(s, (void *)&nl, sizeof nl), EPERM);
+            close(s);
+        }
+        _exit(0);
+    }
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+// Libraries open NETLINK_XFRM beside others, and list what is there: here nothing.
+TEST(ipsec_is_empty) {
+    int s = of_protocol(NETLINK_XFRM);
+    struct {
+        int type, flags, len, answer;
+    } all[] = {
+        {0x12, NLM_F_DUMP, 0, NLMSG_DONE}, {0x15, NLM_F_DUMP, 0, NLMSG_DONE}, {0x12, NLM_F_ACK, 0, EINVAL},
+        {0x15, NLM_F_ACK, 0, EINVAL},      {0x15, NLM_F_ACK, 64, ENOENT},     {0x12, NLM_F_ACK, 64, EINVAL},
+        {0x1c, NLM_F_ACK, 8, 0},           {0x1d, NLM_F_ACK, 0, 0},           {0x50, NLM_F_ACK, 64, EINVAL},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct request r = {0};
+        char buf[4096];
+        r.h.nlmsg_len = NLMSG_LENGTH(all[i].len);
+        CHECK_EQ(ask(s, &r, all[i].type, all[i].flags, 0), (int)NLMSG_LENGTH(all[i].len));
+        int n = SYS(recv(s, buf, sizeof buf, MSG_DONTWAIT));
+        if (all[i].answer == NLMSG_DONE && all[i].flags == NLM_F_DUMP) {
+            CHECK_EQ(((struct nlmsghdr *)buf)->nlmsg_type, NLMSG_DONE);
+            continue;
+        }
+        CHECK_EQ(error_of(buf, n), all[i].answer);
+    }
+}
 TEST(addresses) {
     int a = route(), b = route();
     struct sockaddr_nl nl = {.nl_family = AF_NETLINK}, got;

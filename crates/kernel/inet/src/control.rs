@@ -341,10 +341,11 @@ fn unspecified(v6: bool) -> IpAddr {
 }
 
 /// What a sender says of a datagram over IPv4 or IPv6. Messages of other levels are ignored. `privileged` says whether the sender
-/// may send options for hops and destinations.
+/// may send options for hops and destinations; `foreign` says whether the socket may send from addresses that are not
+/// the host's.
 pub(crate) fn of_sender(
     stack: &Stack,
-    over_v6: bool,
+    (over_v6, foreign): (bool, bool),
     messages: &[Ancillary],
     privileged: impl Fn() -> bool,
 ) -> Result<SendControl> {
@@ -366,8 +367,10 @@ pub(crate) fn of_sender(
         }
     }
     control.extensions = (!extensions.is_empty()).then(|| Arc::new(extensions));
-    if control.source.is_some_and(|source| !stack.is_local(source)) {
-        let group = |source: IpAddr| source.is_multicast() || source == Ipv4Addr::BROADCAST;
+    let nonlocal = over_v6 && stack.sysctls.ip6_nonlocal_bind.on();
+    let group = |source: IpAddr| source.is_multicast() || source == Ipv4Addr::BROADCAST;
+    let refused = |source: IpAddr| !stack.is_local(source) && (!foreign && !nonlocal || group(source));
+    if control.source.is_some_and(refused) {
         if control.source.is_some_and(group) {
             return Err(Errno::EINVAL);
         }

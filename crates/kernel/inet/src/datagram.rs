@@ -230,19 +230,28 @@ impl Connect for Datagrams {
 
 impl Transfer for Datagrams {
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
-        if req.data.len() > 0xffff {
+        // IPv6 tells of datagrams that are too long in the error queue.
+        let too_long = req.data.len() > 0xffff;
+        if too_long && !self.socket.is_v6() {
             return Err(Errno::EMSGSIZE);
         }
         if req.flags & libc::MSG_OOB != 0 && !self.socket.is_v6() {
             return Err(Errno::EOPNOTSUPP);
         }
         let to = self.destination(req.addr)?;
+        if too_long && !self.over_v6(to) {
+            return Err(Errno::EMSGSIZE);
+        }
         let more = req.flags & libc::MSG_MORE != 0;
         let control = match &req.control.other[..] {
             [] => SendControl { more, ..SendControl::default() },
             said => {
                 let privileged = || extension::may_send_options(&self.ip_socket(), cx);
-                let mut control = control::of_sender(self.net.stack(), self.over_v6(to), said, privileged)?;
+                // IP_FREEBIND is for bind(2) alone, IPV6_FREEBIND for both.
+                let over_v6 = self.over_v6(to);
+                let foreign =
+                    self.socket.configure(self.net.now(), |ip| ip.transparent || over_v6 && ip.free_bind);
+                let mut control = control::of_sender(self.net.stack(), (over_v6, foreign), said, privileged)?;
                 crate::stamps::of_sender(cx, &self.net, &self.options, said, &mut control)?;
                 SendControl { more, ..control }
             }

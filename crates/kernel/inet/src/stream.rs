@@ -73,7 +73,8 @@ impl Stream {
     /// SO_MEMINFO: bytes received, their bound, bytes at the device, the bound of sent ones, reserved ones, sent ones, ancillary ones,
     /// those that wait to be looked at, and datagrams dropped.
     fn memory(&self) -> Vec<u8> {
-        let ((received, sent, _), (send, receive)) = (self.socket.queued(), self.socket.buffers());
+        let ((received, ..), (send, receive)) = (self.socket.queued(), self.socket.buffers());
+        let sent = self.socket.send_charge();
         [received, receive, 0, send, 0, sent, 0, 0, 0]
             .iter()
             .flat_map(|n| (*n as u32).to_ne_bytes())

@@ -330,7 +330,7 @@ fn is_in_one(at: &At) -> bool {
     at.proc.is_none_or(|proc| proc.task().is_some())
 }
 
-static NET: [Entry; 35] = [
+static NET: [Entry; 36] = [
     text("arp", arp),
     text("dev", dev),
     empty("dev_mcast"),
@@ -358,6 +358,7 @@ static NET: [Entry; 35] = [
     text("snmp6", counters::snmp6),
     text("sockstat", counters::sockstat),
     text("sockstat6", counters::sockstat6),
+    text("softnet_stat", counters::softnet_stat),
     dir("stat", &[]),
     text("tcp", sockets::tcp),
     text("tcp6", sockets::tcp6),

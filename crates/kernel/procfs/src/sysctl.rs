@@ -381,11 +381,14 @@ static ROWS: &[Row] = &[
     stack("net/ipv4/tcp_fack", &["ipv4/tcp_fack"]),
     stack("net/ipv4/tcp_fastopen", &["ipv4/tcp_fastopen"]),
     stack("net/ipv4/tcp_fastopen_blackhole_timeout_sec", &["ipv4/tcp_fastopen_blackhole_timeout_sec"]),
-    apply(
-        "net/ipv4/tcp_fastopen_key",
-        |k| k.ns.net.stack().fast_open_keys().to_string(),
-        |k, v| k.ns.net.stack().fast_open_keys().set(v.trim()),
-    ),
+    Row {
+        mode: 0o600,
+        ..apply(
+            "net/ipv4/tcp_fastopen_key",
+            |k| k.ns.net.stack().fast_open_keys().to_string(),
+            |k, v| k.ns.net.stack().fast_open_keys().set(v.trim()),
+        )
+    },
     stack("net/ipv4/tcp_fin_timeout", &["ipv4/tcp_fin_timeout"]),
     stack("net/ipv4/tcp_frto", &["ipv4/tcp_frto"]),
     stack("net/ipv4/tcp_invalid_ratelimit", &["ipv4/tcp_invalid_ratelimit"]),
@@ -726,6 +729,8 @@ pub fn watch(at: &At) -> Option<Box<dyn Changes>> {
 }
 
 static DIR: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&[], Some(&SYSCTLS)) };
+/// Where binfmt_misc would be mounted.
+static BINFMT_MISC: Entry = Entry { name: "binfmt_misc", mode: 0o555, what: What::Dir(&[], None) };
 static LEAVES: [Entry; 5] = [
     Entry { name: "f", mode: 0o444, what: What::Text(read, None) },
     Entry { name: "f", mode: 0o644, what: What::Text(read, Some(write)) },
@@ -761,6 +766,9 @@ impl Sysctls {
                 None => (LEAVES.iter().find(|e| e.mode == r.mode).unwrap_or(&LEAVES[0]), LEAF),
             };
             out.push((name, Child { entry, proc: None, n: i as i64 * 16 + d }));
+        }
+        if prefix == ["fs"] {
+            out.push((BINFMT_MISC.name, Child { entry: &BINFMT_MISC, proc: None, n: 0 }));
         }
         if prefix == ["net", "ipv4"] {
             out.push((conf::DIR.name, Child { entry: &conf::DIR, proc: None, n: 0 }));

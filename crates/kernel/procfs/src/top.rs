@@ -19,6 +19,7 @@ static TABLE: &[Entry] = &[
     text("cgroups", cgroups),
     text("cmdline", cmdline),
     empty("consoles"),
+    empty("crypto"),
     text("cpuinfo", crate::cpu::cpuinfo),
     text("devices", devices),
     empty("diskstats"),
@@ -47,6 +48,7 @@ static TABLE: &[Entry] = &[
     dir("ringfence", &notices::RINGFENCE),
     text("schedstat", schedstat),
     SELF,
+    private("slabinfo", slabinfo),
     text("softirqs", softirqs),
     text("stat", stat),
     text("swaps", swaps),
@@ -64,6 +66,13 @@ static PRESSURE: [Entry; 3] =
     [text("cpu", cpu_pressure), text("io", io_pressure), text("memory", memory_pressure)];
 static SYSVIPC: [Entry; 3] = [text("msg", msg), text("sem", sem), text("shm", shm)];
 static TTY: [Entry; 3] = [text("drivers", tty_drivers), dir("driver", &[]), text("ldiscs", tty_ldiscs)];
+
+/// The kernel inside has no slabs.
+fn slabinfo(_at: &At) -> Result<Vec<u8>> {
+    let columns = "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> \
+                   <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>";
+    line(format_args!("slabinfo - version: 2.1\n{columns}"))
+}
 
 fn empty_zone(_at: &At) -> Result<Vec<u8>> {
     Ok(Vec::new())
@@ -381,8 +390,7 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
     let (used, shared) = (used / PAGE_SIZE, shared / PAGE_SIZE);
     let locked = (memory_locked(k) / PAGE_SIZE).min(used);
     let free = (at.limits().memory() / PAGE_SIZE).saturating_sub(used);
-    let mut s = String::new();
-    for (n, v) in [
+    let known = [
         ("nr_free_pages", free),
         ("nr_zone_inactive_anon", 0),
         ("nr_zone_active_anon", used - shared),
@@ -407,8 +415,14 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
         ("pgfault", minor + major),
         ("pgmajfault", major),
         ("oom_kill", oom_kills(&at.limits())),
-    ] {
-        let _ = writeln!(s, "{n} {v}");
+        ("nr_shmem", shared),
+        ("nr_zone_unevictable", locked),
+    ];
+    // There are no zones, no pages of the kernel's own and no swap here; pages come from the host.
+    let mut s = String::new();
+    for name in crate::counter_names::VMSTAT.split_whitespace() {
+        let value = known.iter().find(|(of, _)| *of == name).map_or(0, |(_, value)| *value);
+        let _ = writeln!(s, "{name} {value}");
     }
     Ok(s.into_bytes())
 }

@@ -121,7 +121,9 @@ fn network(kernel: &Kernel, to: &mut Samples) {
         ("Icmp", counters.icmp.values()),
         ("Icmp6", counters.icmp6.values()),
         ("Udp", counters.udp.values()),
+        ("Udp6", counters.udp6.values()),
         ("UdpLite", counters.udp_lite.values()),
+        ("UdpLite6", counters.udp_lite6.values()),
         ("Tcp", counters.tcp.values()),
     ] {
         // The one that may fall has a figure of its own.

@@ -2,9 +2,10 @@
 
 use netstack::Stack;
 use netstack::addr::Scope;
-use netstack::iface::{Iface, Kind};
+use netstack::iface::{Iface, Kind, NO_MULTICAST};
 use netstack::route::{Route, RouteKind};
 use spec::{Interface, Interfaces};
+use std::sync::atomic::Ordering;
 
 /// IFF_LOWER_UP, which libc lacks.
 const LOWER_UP: u32 = 1 << 16;
@@ -27,12 +28,14 @@ pub(crate) fn interface(link: &Iface) -> Interface {
         Kind::Ethernet => (KINDS[1], libc::IFF_BROADCAST | libc::IFF_MULTICAST),
         Kind::Tunnel => (KINDS[2], libc::IFF_POINTOPOINT | libc::IFF_NOARP | libc::IFF_MULTICAST),
     };
+    let off =
+        if link.shown.flags.load(Ordering::Relaxed) & NO_MULTICAST == 0 { 0 } else { libc::IFF_MULTICAST };
     let up = (libc::IFF_UP | libc::IFF_RUNNING) as u32 | LOWER_UP;
     let address = if link.kind == Kind::Tunnel { Vec::new() } else { link.mac().0.to_vec() };
     Interface {
         index: link.index,
         name: link.name(),
-        flags: own as u32 | if link.is_up() { up } else { 0 },
+        flags: (own & !off) as u32 | if link.is_up() { up } else { 0 },
         kind,
         mtu: link.mtu(),
         address,

@@ -26,7 +26,7 @@ static IN_LINK: [Entry; 26] = [
     text("dormant", |at| if link(at)?.flags & UP == 0 { Err(Errno::EINVAL) } else { line(0) }),
     text("duplex", no_setting),
     text("flags", |at| {
-        let own = own(at).map_or(0, |own| own.shown.flags.load(Ordering::Relaxed));
+        let own = own(at).map_or(0, |own| own.own_flags());
         line(format_args!("{:#x}", (link(at)?.flags | own) & 0xffff & !RUNNING))
     }),
     text("ifalias", |at| match own(at).map(|own| own.shown.alias.read().clone()) {

@@ -38,6 +38,16 @@ pub struct Address {
     pub protocol: u8,
     /// What it is called (`IFA_LABEL`).
     pub label: Label,
+    /// Another IPv4 address of the interface has the same network, brings the routes, and takes this one along when it
+    /// goes (`IFA_F_SECONDARY`).
+    #[serde(default)]
+    pub secondary: bool,
+    /// The metric of the route to its network (`IFA_RT_PRIORITY`), 0 for the usual one.
+    #[serde(default)]
+    pub metric: u32,
+    /// The number of a scope that [`Scope`] does not know, such as RT_SCOPE_SITE; it has no effect. 0 for others.
+    #[serde(default)]
+    pub other_scope: u8,
 }
 
 /// The name of an IPv4 address: the interface's, or that of an alias (`eth0:1`).
@@ -79,7 +89,44 @@ impl Address {
             no_dad: false,
             protocol: 0,
             label: Label::default(),
+            secondary: false,
+            metric: 0,
+            other_scope: 0,
         }
+    }
+
+    /// The network that the address is in: that of the other end, if there is one.
+    pub(crate) fn network(&self) -> Prefix {
+        let target = self.peer.map_or(self.prefix, |peer| Prefix::new(peer, self.prefix.len));
+        Prefix { addr: target.network(), len: target.len }
+    }
+
+    /// Larger for a narrower scope.
+    fn scope_number(&self) -> u8 {
+        match (self.other_scope, self.scope) {
+            (0, Scope::Global) => 0,
+            (0, Scope::Link) => 253,
+            (0, Scope::Host) => 254,
+            (other, _) => other,
+        }
+    }
+
+    /// Puts an IPv4 address among those of its interface as Linux does: the first one of a network is the primary one,
+    /// behind other primary ones of the same or a narrower scope. `EINVAL` when the scope is not that of the network's
+    /// other addresses.
+    pub(crate) fn place(mut self, all: &mut Vec<Address>) -> Result<Address, abi::Errno> {
+        let network = self.network();
+        let mut same = all.iter().filter(|old| old.ip().is_ipv4() && old.network() == network);
+        if same.clone().any(|old| old.scope_number() != self.scope_number()) {
+            return Err(abi::Errno::EINVAL);
+        }
+        self.secondary = same.next().is_some();
+        let before =
+            |old: &Address| old.ip().is_ipv4() && !old.secondary && self.scope_number() <= old.scope_number();
+        let place =
+            if self.secondary { all.len() } else { all.iter().rposition(before).map_or(0, |n| n + 1) };
+        all.insert(place, self);
+        Ok(self)
     }
 
     /// True without an end (`IFA_F_PERMANENT`).

@@ -23,7 +23,8 @@ pub(crate) struct Ruleset {
     pub tables: BTreeMap<u64, Arc<Table>>,
     names: HashMap<(u8, Name), u64>,
     pub generation: u32,
-    last_table: u64,
+    /// Shared by all copies: the handle of a table that never came to be is not given again.
+    last_table: Arc<AtomicU64>,
 }
 
 impl Ruleset {
@@ -40,19 +41,19 @@ impl Ruleset {
     }
     /// Adds a table, which gets the next handle.
     pub fn add(&mut self, mut table: Table) -> u64 {
-        self.last_table += 1;
-        table.handle = self.last_table;
-        self.names.insert((table.family, table.name.clone()), table.handle);
-        self.tables.insert(table.handle, Arc::new(table));
-        self.last_table
+        table.handle = self.last_table.fetch_add(1, Ordering::Relaxed) + 1;
+        let handle = table.handle;
+        self.names.insert((table.family, table.name.clone()), handle);
+        self.tables.insert(handle, Arc::new(table));
+        handle
     }
     /// The handle that was given to a table last.
     pub fn last_table(&self) -> u64 {
-        self.last_table
+        self.last_table.load(Ordering::Relaxed)
     }
     /// Says which that was, for a checkpoint.
     pub fn set_last_table(&mut self, handle: u64) {
-        self.last_table = handle;
+        self.last_table.store(handle, Ordering::Relaxed);
     }
     pub fn remove(&mut self, handle: u64) {
         if let Some(table) = self.tables.remove(&handle) {

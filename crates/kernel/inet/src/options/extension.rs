@@ -144,7 +144,9 @@ fn set_all(socket: &Socket<'_>, cx: &dyn Caller, value: &[u8]) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let messages = messages(value)?;
-    let said = control::of_sender(socket.net.stack(), true, &messages, || may_send_options(socket, cx))?;
+    let foreign = socket.with(|ip| Ok(ip.free_bind || ip.transparent))?;
+    let privileged = || may_send_options(socket, cx);
+    let said = control::of_sender(socket.net.stack(), (true, foreign), &messages, privileged)?;
     change(socket, |all| *all = said.extensions.as_deref().cloned().unwrap_or_default())
 }
 

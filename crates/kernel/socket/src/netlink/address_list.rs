@@ -11,6 +11,7 @@ use spec::Interface;
 use std::net::IpAddr;
 
 const IFA_FLAGS: u16 = 8;
+pub(super) const IFA_RT_PRIORITY: u16 = 9;
 const IFA_PROTO: u16 = 11;
 pub(super) const IFA_F_NOPREFIXROUTE: u32 = 0x200;
 const IFA_F_MANAGETEMPADDR: u32 = 0x100;
@@ -57,7 +58,7 @@ fn describe_shown(message: Message, link: &Interface, (ip, bits): (IpAddr, u8), 
 fn one(message: Message, (index, name): (u32, &str), address: &Address, now: Ktime) -> Vec<u8> {
     let ip = address.ip();
     let flags = flags(address);
-    let mut fixed = vec![family_of(&ip) as u8, address.prefix.len, flags as u8, scope_byte(address.scope)];
+    let mut fixed = vec![family_of(&ip) as u8, address.prefix.len, flags as u8, scope_of(address)];
     fixed.extend(index.to_ne_bytes());
     let other = address.peer.unwrap_or(ip);
     let mut message = message.fixed(&fixed).attribute(libc::IFA_ADDRESS, &bytes_of(&other));
@@ -72,6 +73,9 @@ fn one(message: Message, (index, name): (u32, &str), address: &Address, now: Kti
     }
     if address.protocol != 0 {
         message = message.attribute(IFA_PROTO, &[address.protocol]);
+    }
+    if address.metric != 0 {
+        message = message.number(IFA_RT_PRIORITY, address.metric);
     }
     message.number(IFA_FLAGS, flags).attribute(libc::IFA_CACHEINFO, &cache_info(address, now)).done()
 }
@@ -89,6 +93,7 @@ pub fn flags(address: &Address) -> u32 {
     of_dad
         | when(address.is_permanent(), libc::IFA_F_PERMANENT)
         | when(address.deprecated, libc::IFA_F_DEPRECATED)
+        | when(address.secondary, libc::IFA_F_SECONDARY)
         | when(address.no_dad, libc::IFA_F_NODAD)
         | when(address.no_prefix_route && !by_router, IFA_F_NOPREFIXROUTE)
         | when(by_router, IFA_F_MANAGETEMPADDR)
@@ -115,6 +120,11 @@ fn cache_info(address: &Address, now: Ktime) -> Vec<u8> {
         .iter()
         .flat_map(|n| n.to_ne_bytes())
         .collect()
+}
+
+/// The scope of an address, as it was given.
+fn scope_of(address: &Address) -> u8 {
+    if address.other_scope == 0 { scope_byte(address.scope) } else { address.other_scope }
 }
 
 /// RT_SCOPE_* of a scope.

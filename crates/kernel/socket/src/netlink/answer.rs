@@ -6,8 +6,10 @@ use super::ifla::{RTM_DELLINKPROP, RTM_NEWLINKPROP};
 use super::sockets::Cause;
 use super::uevent::NETLINK_KOBJECT_UEVENT;
 use super::wire::{self, HEADER, Message};
+use super::xfrm::NETLINK_XFRM;
 use super::{
-    NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, port, routes, rules,
+    NETLINK_AUDIT, NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, port, routes,
+    rules,
 };
 use crate::net_ns::NetNamespace;
 use abi::Errno;
@@ -35,10 +37,13 @@ pub(super) fn to(
         bytes = rest;
         let asker = Asker { net, cx, port, strict: manner.strict, header, message };
         let answered = match protocol {
+            // As to programs of other user namespaces than the first: no daemon of theirs can audit.
+            NETLINK_AUDIT => Err(Errno::ECONNREFUSED.into()),
             // The kernel does only what it is requested to do, and acknowledges the rest.
             _ if header.flags & libc::NLM_F_REQUEST as u16 == 0 || header.kind < MIN_TYPE => Ok(None),
             NETLINK_SOCK_DIAG => super::diag::answer(&asker),
             NETLINK_GENERIC => super::generic::answer(&asker),
+            NETLINK_XFRM => super::xfrm::answer(&asker),
             NETLINK_KOBJECT_UEVENT => super::uevent::answer(&asker),
             _ => answer(&asker),
         };

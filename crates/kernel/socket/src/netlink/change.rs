@@ -1,7 +1,7 @@
 //! Changes by rtnetlink(7): addresses, routes and links of the namespace's TCP/IP stack. An unknown part of a change is
 //! EOPNOTSUPP, so nothing is silently ignored. Interfaces that are only shown cannot be changed (EOPNOTSUPP).
 
-use super::address_list::IFA_F_NOPREFIXROUTE;
+use super::address_list::{IFA_F_NOPREFIXROUTE, IFA_RT_PRIORITY};
 use super::asker::Asker;
 use super::create::{check_mtu, set_flags};
 use super::error::{Refusal, Result};
@@ -30,7 +30,6 @@ const LONGEST_NAME: usize = 128;
 const IFADDR: usize = 8;
 /// Attributes that libc lacks.
 const IFA_FLAGS: u16 = 8;
-const IFA_RT_PRIORITY: u16 = 9;
 const IFA_PROTO: u16 = 11;
 
 /// The interface that an `ifinfomsg` names, by index or name.
@@ -143,6 +142,8 @@ pub(super) fn new_address(asker: &Asker<'_>) -> Result<()> {
         no_prefix_route: flags & IFA_F_NOPREFIXROUTE != 0,
         protocol: request.attribute(IFA_PROTO).and_then(|value| value.first().copied()).unwrap_or(0),
         label,
+        metric: request.number(IFA_RT_PRIORITY)?.unwrap_or(0),
+        other_scope: other_scope(&prefix.addr, request.byte(3)),
         ..Address::new(prefix)
     };
     let asked = i32::from(asker.header.flags);
@@ -151,11 +152,13 @@ pub(super) fn new_address(asker: &Asker<'_>) -> Result<()> {
         return Ok(asker.net.stack().change_address(link.index, prefix, |old| {
             (old.preferred_until, old.valid_until) = (address.preferred_until, address.valid_until);
             (old.deprecated, old.updated, old.no_dad) = (address.deprecated, now, no_dad);
+            old.metric = address.metric;
         })?);
     }
     let scope = if prefix.addr.is_ipv4() { scope(request.byte(3)) } else { address.scope };
     let added = asker.net.stack().add_address(link.index, Address { scope, ..address });
     added.map_err(|errno| match (errno, prefix.addr.is_ipv4()) {
+        (Errno::EINVAL, true) => Refusal::with(errno, "ipv4: Invalid scope value"),
         (Errno::EEXIST, true) => Refusal::with(errno, "ipv4: Address already assigned"),
         (Errno::EEXIST, false) => Refusal::with(errno, "IPv6: address already assigned"),
         (Errno::EACCES, false) => Refusal::with(errno, "ipv6: IPv6 is disabled on this device"),
@@ -186,6 +189,12 @@ pub(super) fn delete_address(asker: &Asker<'_>) -> Result<()> {
 }
 
 /// RT_SCOPE_*.
+/// The number of a scope of an IPv4 address that only lists know.
+fn other_scope(ip: &IpAddr, scope: u8) -> u8 {
+    let known = [libc::RT_SCOPE_UNIVERSE, libc::RT_SCOPE_LINK, libc::RT_SCOPE_HOST];
+    if ip.is_ipv6() || known.contains(&scope) { 0 } else { scope }
+}
+
 fn scope(scope: u8) -> Scope {
     match scope {
         libc::RT_SCOPE_HOST => Scope::Host,

@@ -8,7 +8,7 @@ use super::{nsid, wire};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
 use netstack::Stack;
-use netstack::iface::{Config, Iface, Kind};
+use netstack::iface::{Config, Iface, Kind, NO_MULTICAST};
 use netstack::wire::eth::Mac;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ const KNOWN: [u16; 14] = [
 /// MTU of Ethernet.
 const MTU: u32 = 1500;
 /// VLANs are numbered below this.
-const VLANS: u16 = 4096;
+const VLANS: u16 = 4095;
 
 /// Makes what a request describes.
 pub(super) fn link(asker: &Asker<'_>) -> Result<()> {
@@ -239,9 +239,13 @@ pub(super) fn set_flags(net: &NetNamespace, link: &Iface, flags: u32, change: u3
     let change = if change == 0 { UP | FLAGS } else { change };
     let stack = net.stack();
     let old = link.shown.flags.load(Ordering::Relaxed);
-    // IFF_MULTICAST and IFF_NOARP follow from the kind of an interface unless they are set.
-    let settable = FLAGS & !(libc::IFF_MULTICAST as u32);
-    let fresh = old & !(change & settable) | flags & change & settable;
+    // IFF_MULTICAST and IFF_NOARP follow from the kind of an interface unless they are changed.
+    let multicast = libc::IFF_MULTICAST as u32;
+    let settable = FLAGS & !multicast;
+    let mut fresh = old & !(change & settable) | flags & change & settable;
+    if change & multicast != 0 {
+        fresh = if flags & multicast == 0 { fresh | NO_MULTICAST } else { fresh & !NO_MULTICAST };
+    }
     if fresh != old {
         stack.configure_link(link.index, |link| link.shown.flags.store(fresh, Ordering::Relaxed))?;
     }

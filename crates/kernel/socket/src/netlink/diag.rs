@@ -223,7 +223,7 @@ fn tcp(
         message = message.text(CONG, congestion.name());
     }
     let (send, receive) = socket.buffers();
-    memory(message, wanted, row, (receive, send)).done()
+    memory(message, wanted, (row, socket.send_charge()), (receive, send)).done()
 }
 
 fn datagram(
@@ -240,13 +240,18 @@ fn datagram(
         message = message.attribute(PROTOCOL, &[row.local.port() as u8]);
     }
     let sysctls = &socket.network().sysctls;
-    memory(message, wanted, row, (sysctls.rmem_default.size(), sysctls.wmem_default.size())).done()
+    memory(message, wanted, (row, row.tx), (sysctls.rmem_default.size(), sysctls.wmem_default.size())).done()
 }
 
 /// INET_DIAG_MEMINFO and INET_DIAG_SKMEMINFO, as far as the stack counts: what waits in both queues, and their limits.
-fn memory(mut message: Message, wanted: &DiagRequest, row: &Row, (receive, send): (usize, usize)) -> Message {
+fn memory(
+    mut message: Message,
+    wanted: &DiagRequest,
+    (row, sent): (&Row, usize),
+    (receive, send): (usize, usize),
+) -> Message {
     let listens = row.state == State::Listen as u8;
-    let (rx, tx) = if listens { (0, 0) } else { (row.rx as u32, row.tx as u32) };
+    let (rx, tx) = if listens { (0, 0) } else { (row.rx as u32, sent as u32) };
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
     if wanted.asks(MEMINFO) {
         message = message.attribute(MEMINFO, &words(&[rx, tx, 0, 0]));

@@ -12,6 +12,14 @@ const NAME: usize = 16;
 /// ETHTOOL_*.
 const GDRVINFO: u32 = 0x03;
 const GLINK: u32 = 0x0a;
+const GET_TS_INFO: u32 = 0x41;
+/// Bytes of `struct ethtool_ts_info`, and where its second and its third number are.
+const TS_INFO: usize = 44;
+const STAMPS: usize = 4;
+const CLOCK: usize = 8;
+/// SOF_TIMESTAMPING_TX_SOFTWARE, SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE.
+const SENT: u32 = 2;
+const RECEIVED: u32 = 8 | 16;
 /// `struct ethtool_drvinfo`: its length, and where name and version are.
 const DRVINFO: usize = 196;
 const DRIVER: usize = 4;
@@ -39,8 +47,24 @@ pub(super) fn answer(net: &NetNamespace, mem: &mut dyn UserMemory, arg: u64) -> 
             mem.copy_out(data + 4, &u32::from(up).to_ne_bytes())?;
             Ok(0)
         }
+        GET_TS_INFO => {
+            let own = net.stack().link(link.index).filter(|_| net.shows_stack());
+            stamps(own.is_some_and(|own| own.about().kind == "bridge"), mem, data)
+        }
         _ => Err(Errno::EOPNOTSUPP),
     }
+}
+
+/// ETHTOOL_GET_TS_INFO: timestamps of the kernel's clock, and no clock of a device's own. A bridge does not stamp what
+/// it sends.
+fn stamps(bridge: bool, mem: &mut dyn UserMemory, data: u64) -> Result<u64> {
+    let mut out = [0; TS_INFO];
+    let known = if bridge { RECEIVED } else { SENT | RECEIVED };
+    for (at, number) in [(0, GET_TS_INFO), (STAMPS, known), (CLOCK, u32::MAX)] {
+        out[at..at + 4].copy_from_slice(&number.to_ne_bytes());
+    }
+    mem.copy_out(data, &out)?;
+    Ok(0)
 }
 
 /// ETHTOOL_GDRVINFO: the kind of a virtual interface; the loopback interface has no driver.

@@ -76,7 +76,7 @@ impl Facts {
         let alias = iface.shown.alias.read().clone();
         let other_names = iface.shown.other_names.read().clone();
         Facts {
-            flags: flags | iface.shown.flags.load(Ordering::Relaxed),
+            flags: flags | iface.own_flags(),
             kind: about.kind,
             lower: about.lower,
             lower_net: about.lower_stack.filter(|stack| *stack != own).map(|stack| told.nsid_or_new(stack)),

@@ -16,6 +16,10 @@ const DOWN: &str = "Nexthop device is not up";
 /// address of this host.
 pub(super) fn check(net: &NetNamespace, hop: &mut Hop, route: &Route) -> Result<()> {
     match hop.gateway {
+        None if hop.onlink && route.dst.addr.is_ipv4() => Err(Refusal::with(
+            Errno::EINVAL,
+            "Invalid flags for nexthop - PERVASIVE and ONLINK can not be set",
+        )),
         None if hop.iface == 0 => Err(Errno::ENODEV.into()),
         None => must_be_up(net, hop.iface, "Device for nexthop is not up"),
         Some(IpAddr::V4(gateway)) => check_v4(net, hop, gateway, route),

@@ -42,6 +42,7 @@ pub mod saved;
 pub(crate) mod sockets;
 mod uevent;
 mod wire;
+mod xfrm;
 
 pub use address_list::flags as address_flags;
 
@@ -63,9 +64,14 @@ use std::sync::Arc;
 use uevent::NETLINK_KOBJECT_UEVENT;
 use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
+use xfrm::NETLINK_XFRM;
 
 const SOL_NETLINK: i32 = 270;
 const NETLINK_SOCK_DIAG: i32 = 4;
+/// Messages between programs; the kernel takes none.
+const NETLINK_USERSOCK: i32 = 2;
+/// Requests are refused.
+const NETLINK_AUDIT: i32 = 9;
 const NETLINK_GENERIC: i32 = 16;
 const NETLINK_ADD_MEMBERSHIP: i32 = 1;
 const NETLINK_DROP_MEMBERSHIP: i32 = 2;
@@ -78,11 +84,21 @@ const NETLINK_GET_STRICT_CHK: i32 = 12;
 const FLAGS: [i32; 7] = [NETLINK_PKTINFO, 4, 5, 8, NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK];
 /// Groups of rtnetlink (RTNLGRP_MAX is 38 in Linux 6.12).
 const GROUPS: i32 = 38;
+/// Groups of protocols that have few.
+const FEW_GROUPS: i32 = 32;
 /// Most bytes of answers that wait to be read, after SO_RCVBUFFORCE.
 const LONGEST_QUEUE: usize = 16 << 20;
 /// Protocols that there are.
-const PROTOCOLS: [i32; 5] =
-    [libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_KOBJECT_UEVENT];
+const PROTOCOLS: [i32; 8] = [
+    libc::NETLINK_ROUTE,
+    NETLINK_USERSOCK,
+    NETLINK_SOCK_DIAG,
+    NETLINK_XFRM,
+    NETLINK_AUDIT,
+    NETLINK_NETFILTER,
+    NETLINK_KOBJECT_UEVENT,
+    NETLINK_GENERIC,
+];
 /// Longest request.
 const REQUEST: usize = 64 << 10;
 
@@ -250,10 +266,22 @@ impl Netlink {
         self.shared.queue.notify(Events::READABLE);
     }
 
-    fn membership(&self, name: i32, group: i32) -> Result<()> {
+    /// Groups of some protocols are for programs with rights over the namespace.
+    fn may_join(&self, cx: &dyn Caller) -> Result<()> {
+        let needed = match self.shared.protocol {
+            NETLINK_USERSOCK | NETLINK_XFRM => Cap::NET_ADMIN,
+            NETLINK_AUDIT => Cap::AUDIT_READ,
+            _ => return Ok(()),
+        };
+        if cx.creds().ns_capable(self.net.user_ns(), needed) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    fn membership(&self, cx: &dyn Caller, name: i32, group: i32) -> Result<()> {
+        self.may_join(cx)?;
         let last = match self.shared.protocol {
             NETLINK_NETFILTER => netfilter::GROUPS,
             NETLINK_KOBJECT_UEVENT => uevent::GROUPS,
+            NETLINK_USERSOCK | NETLINK_XFRM | NETLINK_AUDIT => FEW_GROUPS,
             _ => GROUPS,
         };
         if !(1..=last).contains(&group) {
@@ -298,6 +326,9 @@ impl SocketOps for Netlink {
 impl Connect for Netlink {
     fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let (port, groups) = parse(addr)?;
+        if groups != 0 {
+            self.may_join(cx)?;
+        }
         let mut s = self.shared.state.lock();
         if s.port != 0 && s.port != port {
             return Err(Errno::EINVAL);
@@ -347,8 +378,10 @@ impl Transfer for Netlink {
         let to = req.addr.map(parse).transpose()?;
         let mut s = self.shared.state.lock();
         let (port, groups) = to.or(s.peer).unwrap_or_default();
-        // Only a sender that may administer the namespace sends to others than the kernel.
-        if (port, groups) != (0, 0) && !cx.creds().ns_capable(self.net.user_ns(), Cap::NET_ADMIN) {
+        // Only a sender that may administer the namespace sends to others than the kernel, but for messages between
+        // programs.
+        let free = self.shared.protocol == NETLINK_USERSOCK;
+        if !free && (port, groups) != (0, 0) && !cx.creds().ns_capable(self.net.user_ns(), Cap::NET_ADMIN) {
             return Err(Errno::EPERM);
         }
         if s.port == 0 {
@@ -367,6 +400,9 @@ impl Transfer for Netlink {
             let to = (port, group);
             self.net.netlink.unicast_from(self.shared.protocol, to, req.data, &from)?;
             return Ok(req.data.len());
+        }
+        if free {
+            return Err(Errno::ECONNREFUSED);
         }
         let generation = self.generation();
         let netfilter::Served { answers, events, full, lost } = self.answers(cx, req.data);
@@ -437,14 +473,14 @@ impl SocketOptions for Netlink {
             self.shared.state.lock().room = self.shared.options.rcvbuf().min(LONGEST_QUEUE);
         }
     }
-    fn set_option(&self, _cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
+    fn set_option(&self, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
         if level != SOL_NETLINK {
             return Err(Errno::ENOPROTOOPT);
         }
         let value = value.get(..4).and_then(|v| v.try_into().ok()).map(i32::from_ne_bytes);
         let value = value.ok_or(Errno::EINVAL)?;
         match name {
-            NETLINK_ADD_MEMBERSHIP | NETLINK_DROP_MEMBERSHIP => self.membership(name, value),
+            NETLINK_ADD_MEMBERSHIP | NETLINK_DROP_MEMBERSHIP => self.membership(cx, name, value),
             _ if FLAGS.contains(&name) => {
                 self.shared.state.lock().flags.insert(name, (value != 0) as i32);
                 Ok(())

@@ -190,7 +190,25 @@ pub(super) fn dump(asker: &Asker<'_>) -> Result<Vec<Vec<u8>>> {
         let default = v6 && r.dst.len == 0;
         (v6, r.table & 0xff, r.table, default, r.dst.addr, std::cmp::Reverse(r.dst.len), r.metric)
     });
-    Ok(out.into_iter().map(|route| describe(asker.reply(libc::RTM_NEWROUTE, flags), route, now)).collect())
+    let describe = |route| {
+        let mut message = describe(asker.reply(libc::RTM_NEWROUTE, flags), route, now);
+        mark_down(asker, route, &mut message);
+        message
+    };
+    Ok(out.into_iter().map(describe).collect())
+}
+
+/// Marks a route whose interface has no carrier (`RTNH_F_LINKDOWN`), in a message about it.
+fn mark_down(asker: &Asker<'_>, route: &Route, message: &mut [u8]) {
+    const LINKDOWN: u8 = 16;
+    const FLAGS: usize = wire::HEADER + 8;
+    let leaves = matches!(route.kind, RouteKind::Unicast | RouteKind::Broadcast) && route.others.is_empty();
+    let link = asker.net.stack().link(route.iface).filter(|_| leaves && asker.net.shows_stack());
+    if link.is_some_and(|link| link.is_up() && link.about().no_carrier)
+        && let Some(flags) = message.get_mut(FLAGS)
+    {
+        *flags |= LINKDOWN;
+    }
 }
 
 const NO_TABLE: &str = "ipv4: FIB table does not exist";

@@ -272,6 +272,10 @@ impl DatagramSocket {
             return Err(Errno::EINVAL);
         }
         let path = self.net.route(&key, now)?;
+        // The address that the last peer, of IPv4, has left is no source for IPv6.
+        if ip.is_ipv6() && inner.remote.is_some_and(|peer| peer.is_ipv4()) {
+            return Err(Errno::EAFNOSUPPORT);
+        }
         if path.cast == Cast::Broadcast && !inner.options.broadcast {
             return Err(Errno::EACCES);
         }

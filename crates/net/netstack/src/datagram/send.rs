@@ -197,12 +197,21 @@ impl DatagramSocket {
         to: SocketAddr,
         control: &SendControl,
     ) -> Result<(), Errno> {
-        if data.len() > 65_535 {
+        let too_long = data.len() > 65_535;
+        if too_long && to.is_ipv4() {
             return Err(Errno::EMSGSIZE);
         }
         let extensions = self.extensions(inner, to, control);
         let via = extensions.as_deref().and_then(Extensions::via);
         let path = self.path(inner, now, to, via, control)?;
+        // The address of a socket with a peer of IPv4 is no source for IPv6.
+        if to.is_ipv6() && inner.remote.is_some_and(|peer| peer.is_ipv4()) {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        if too_long {
+            self.note_local_error(inner, Errno::EMSGSIZE, path.mtu, to);
+            return Err(Errno::EMSGSIZE);
+        }
         if inner.binding.is_none() && self.table().is_some() {
             let ip = inner.bound_ip;
             self.take_port(inner, ip, 0)?;
@@ -376,6 +385,10 @@ impl DatagramSocket {
         if errno != Errno::EMSGSIZE || !inner.options.wants_errors(to.ip()) {
             return;
         }
+        // IPv4 tells the port of the socket's peer, wherever the packet went.
+        let port = if to.is_ipv4() { inner.remote.map_or(0, |peer| peer.port()) } else { to.port() };
+        let mut to = to;
+        to.set_port(port);
         let error = super::QueuedError {
             errno,
             origin: super::Origin::Local,

@@ -111,6 +111,9 @@ pub struct Iface {
     _slot: Option<LinkSlot>,
 }
 
+/// Among the flags of [`Shown`]: IFF_MULTICAST, which follows from the kind of an interface, is switched off. No flag
+/// of Linux.
+pub const NO_MULTICAST: u32 = 1 << 31;
 /// IFF_NOARP.
 const NOARP: u32 = 0x80;
 
@@ -244,6 +247,11 @@ impl Iface {
     /// True when the interface is up.
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
+    }
+
+    /// The flags of [`Shown`] that are Linux's.
+    pub fn own_flags(&self) -> u32 {
+        self.shown.flags.load(Ordering::Relaxed) & !NO_MULTICAST
     }
 
     /// Whether hardware addresses are asked for and told (`ip link set ... arp on`). Without that, frames go to the interface's own

@@ -3,7 +3,7 @@
 use super::layer::Network;
 use super::monitor::{How, What};
 use super::route::{Route, RouteKind, Routes, TABLE_LOCAL};
-use crate::addr::{Prefix, Scope, is_link_local, solicited_node};
+use crate::addr::{Prefix, Scope, solicited_node};
 use crate::device::iface::{Iface, Kind, MAX_ADDRESSES};
 use crate::ifaddr::Address;
 use abi::Errno;
@@ -25,7 +25,7 @@ impl Network {
         {
             return Err(Errno::EADDRNOTAVAIL);
         }
-        self.insert_address(&link, address)?;
+        let address = self.insert_address(&link, address)?;
         self.change_routes(|routes| match link.is_up() {
             true => add_routes(routes, &link, &address),
             false => add_local_routes(routes, &link, &address),
@@ -34,9 +34,9 @@ impl Network {
         Ok(())
     }
 
-    /// Puts an address into an interface's list, and tells of it.
-    pub(crate) fn insert_address(&self, link: &Arc<Iface>, address: Address) -> Result<(), Errno> {
-        link.with_addresses(|all| {
+    /// Puts an address into an interface's list, and tells of it. Returns what became of it.
+    pub(crate) fn insert_address(&self, link: &Arc<Iface>, address: Address) -> Result<Address, Errno> {
+        let address = link.with_addresses(|all| {
             // IPv6 knows an address by itself, IPv4 with its prefix.
             let same = |old: &Address| match address.ip() {
                 IpAddr::V6(_) => old.ip() == address.ip(),
@@ -48,20 +48,36 @@ impl Network {
             if all.len() >= MAX_ADDRESSES {
                 return Err(Errno::ENOBUFS);
             }
+            if address.ip().is_ipv4() {
+                return address.place(all);
+            }
             all.push(address);
-            Ok(())
+            Ok(address)
         })?;
         if let IpAddr::V6(v6) = address.ip() {
             link.join(solicited_node(v6).into())?;
         }
         self.tell(How::Set, What::Address(link.clone(), address));
         self.watch_address(&address);
-        Ok(())
+        Ok(address)
     }
 
-    /// Removes an address; `EADDRNOTAVAIL` when the interface does not have it.
+    /// Removes an address, with the secondary ones of its network if it is their primary one; `EADDRNOTAVAIL` when the
+    /// interface does not have it.
     pub fn remove_address(&self, index: u32, prefix: Prefix) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
+        let all = link.addresses();
+        let primary = all.iter().find(|old| old.prefix == prefix && old.ip().is_ipv4() && !old.secondary);
+        if let Some(network) = primary.map(Address::network) {
+            for other in all.iter().filter(|other| other.secondary && other.network() == network) {
+                self.remove_one_address(&link, other.prefix)?;
+            }
+        }
+        self.remove_one_address(&link, prefix)
+    }
+
+    fn remove_one_address(&self, link: &Arc<Iface>, prefix: Prefix) -> Result<(), Errno> {
+        let index = link.index;
         let address = link.with_addresses(|all| {
             let place = all.iter().position(|old| old.prefix == prefix).ok_or(Errno::EADDRNOTAVAIL)?;
             Ok::<_, Errno>(all.remove(place))
@@ -76,7 +92,7 @@ impl Network {
             });
             // Prefix routes that another address of the interface wants, too.
             if link.is_up() {
-                link.addresses().iter().for_each(|other| add_routes(routes, &link, other));
+                link.addresses().iter().for_each(|other| add_routes(routes, link, other));
             }
         });
         self.changed();
@@ -100,10 +116,41 @@ impl Network {
     }
 }
 
+impl Network {
+    /// An address has another metric: so has the route to its network.
+    pub(crate) fn renew_prefix_route(&self, link: &Arc<Iface>, old: &Address, new: &Address) {
+        self.change_routes(|routes| {
+            routes.purge(|route| {
+                route.iface == link.index
+                    && route.protocol == KERNEL
+                    && route.kind == RouteKind::Unicast
+                    && route.dst == old.network()
+                    && route.source == source_of(link, old)
+            });
+            if link.is_up() {
+                add_routes(routes, link, new);
+            }
+        });
+    }
+}
+
 /// True for the local, broadcast and prefix routes of an address.
 fn is_own(route: &Route, address: &Address) -> bool {
     let prefix = Prefix { addr: address.prefix.network(), len: address.prefix.len };
-    route.protocol == KERNEL && (route.dst == Prefix::host(address.ip()) || route.dst == prefix)
+    let network = !address.secondary && route.dst == prefix;
+    route.protocol == KERNEL && (route.dst == Prefix::host(address.ip()) || network)
+}
+
+/// The source address that the routes of an address name: of IPv4, the primary one of its network.
+fn source_of(link: &Iface, address: &Address) -> Option<IpAddr> {
+    let primary = || {
+        let all = link.addresses();
+        let mut same =
+            all.iter().filter(|other| other.ip().is_ipv4() && other.network() == address.network());
+        same.find(|other| !other.secondary).map(Address::ip)
+    };
+    let v4 = address.ip().is_ipv4();
+    v4.then(|| if address.secondary { primary().unwrap_or(address.ip()) } else { address.ip() })
 }
 
 /// `RTPROT_KERNEL`
@@ -122,14 +169,14 @@ fn add_local_routes(routes: &mut Routes, link: &Iface, address: &Address) {
         kind: RouteKind::Local,
         scope: Scope::Host,
         protocol: KERNEL,
-        source: v4.then_some(ip),
+        source: source_of(link, address),
         ..Route::new(Prefix::host(ip), link.index, None)
     };
     if address.is_usable() {
         let _ = routes.add(local.clone());
     }
     let network = Prefix { addr: address.prefix.network(), len: address.prefix.len };
-    if link.kind == Kind::Loopback && address.peer.is_none() && network.len < crate::addr::bits(ip) {
+    if v4 && link.kind == Kind::Loopback && address.peer.is_none() && network.len < crate::addr::bits(ip) {
         let _ = routes.add(Route { dst: network, ..local });
     }
 }
@@ -146,20 +193,29 @@ pub(crate) fn add_routes(routes: &mut Routes, link: &Iface, address: &Address) {
     let v4 = ip.is_ipv4();
     let base = Route { protocol: KERNEL, ..Route::new(Prefix::host(ip), link.index, None) };
     let target = address.peer.map_or(address.prefix, |peer| Prefix::new(peer, address.prefix.len));
-    let network = Prefix { addr: target.network(), len: target.len };
+    let network = address.network();
     let reaches_others = network.len < crate::addr::bits(ip) || address.peer.is_some();
-    if link.kind != Kind::Loopback && reaches_others && !address.no_prefix_route {
-        let link_local = matches!(ip, IpAddr::V6(v6) if is_link_local(v6));
-        let metric = if v4 { 0 } else { 256 + u32::from(link_local) };
-        let route = Route { dst: network, source: v4.then_some(ip), metric, ..base.clone() };
-        if routes.add(route.clone()).is_err() {
-            // Another interface has the same network; the metric of the interface tells the routes apart.
-            let _ = routes.add(Route { metric: metric.saturating_add(link.index), ..route });
+    let source = source_of(link, address);
+    let looped = v4 && link.kind == Kind::Loopback;
+    if !looped && reaches_others && !address.no_prefix_route && !address.secondary {
+        let metric = match address.metric {
+            0 if v4 => 0,
+            0 => 256,
+            metric => metric,
+        };
+        let route = Route { dst: network, source, metric, ..base.clone() };
+        let is_there = |old: &Route| {
+            (old.table, old.dst, old.metric, old.kind) == (route.table, route.dst, route.metric, route.kind)
+                && (old.iface, old.gateway, old.source) == (route.iface, route.gateway, route.source)
+        };
+        // Another interface may have the same network: the route that was first is used.
+        if !routes.routes().iter().any(is_there) {
+            let _ = routes.add_beside(route, false);
         }
     }
     if let Some(broadcast) = address.broadcast.or_else(|| target.broadcast()) {
         let dst = Prefix::host(broadcast.into());
-        let route = Route { dst, kind: RouteKind::Broadcast, table: TABLE_LOCAL, source: Some(ip), ..base };
+        let route = Route { dst, kind: RouteKind::Broadcast, table: TABLE_LOCAL, source, ..base };
         let _ = routes.add(route);
     }
 }

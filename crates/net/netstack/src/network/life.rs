@@ -156,11 +156,15 @@ impl Network {
         f: impl FnOnce(&mut Address),
     ) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
-        let address = link.with_addresses(|all| {
+        let (old, address) = link.with_addresses(|all| {
             let own = all.iter_mut().find(|own| own.prefix == prefix).ok_or(Errno::EADDRNOTAVAIL)?;
+            let old = *own;
             f(own);
-            Ok::<_, Errno>(*own)
+            Ok::<_, Errno>((old, *own))
         })?;
+        if old.metric != address.metric {
+            self.renew_prefix_route(&link, &old, &address);
+        }
         self.watch_address(&address);
         self.tell(How::Set, What::Address(link, address));
         self.changed();

@@ -435,6 +435,8 @@ impl Routes {
     pub fn lookup(&self, key: &Key, usable: impl Fn(u32) -> bool) -> Result<&Route, Errno> {
         for rule in self.rules.iter().filter(|rule| applies(rule, key)) {
             match rule.action {
+                // A rule's refusal differs from a route's.
+                Action::Refuse(RouteKind::Unreachable) => return Err(Errno::ENETUNREACH),
                 Action::Refuse(kind) => return Err(refusal(kind)),
                 Action::Table(table) => match self.in_table(table, key, &usable) {
                     Some(route) if route.kind == RouteKind::Throw => {}
