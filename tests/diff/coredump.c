@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/procfs.h>
+#include <cpuid.h>
 #include <sys/resource.h>
 
 static void limit(rlim_t n) {
@@ -95,7 +96,21 @@ TEST(abort_leaves_a_core) {
     CHECK_EQ(notes(core, NT_AUXV, 0), 1);
     CHECK_EQ(notes(core, NT_FILE, 0), 1);
     CHECK_EQ(notes(core, NT_FPREGSET, 0), 1);
-    CHECK_EQ(notes(core, NT_X86_XSTATE, 0), 1);
+    CHECK_EQ(notes(core, NT_X86_XSTATE, &note), 1);
+    uint64_t components = *(uint64_t *)(note + 464) & ~3ull;
+    CHECK_EQ(notes(core, 0x205 /* NT_X86_XSAVE_LAYOUT */, &note), components != 0);
+    for (int i = 2; components; i++) {
+        unsigned layout[4], a, b, c, d;
+        if (!(components & 1ull << i)) continue;
+        components &= ~(1ull << i);
+        memcpy(layout, note, sizeof layout);
+        __cpuid_count(0xd, i, a, b, c, d);
+        CHECK_EQ(layout[0], i);
+        CHECK_EQ(layout[1], a);
+        CHECK_EQ(layout[2], b);
+        CHECK_EQ(layout[3], 0);
+        note += sizeof layout;
+    }
     CHECK(memmem(core + p->p_offset + p->p_filesz, size - p->p_offset - p->p_filesz, marker, sizeof marker) != 0);
     for (int i = 1; i < e->e_phnum; i++) {
         CHECK_EQ(p[i].p_type, PT_LOAD);

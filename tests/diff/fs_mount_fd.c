@@ -389,6 +389,22 @@ TEST(what_statmount_tells) {
     r.size = 5000;
     CHECK_ERR(statmount(&r, &s, sizeof s, 0), E2BIG);
 }
+TEST(options_as_an_array) {
+    start();
+    OK(mount("t", "a", "tmpfs", 0, 0));
+    SYS(chdir("a"));
+    SYS(mkdir("l", 0755)), SYS(mkdir("u,1 x", 0755)), SYS(mkdir("w", 0755)), SYS(mkdir("m", 0755));
+    OK(mount("o", "m", "overlay", 0, "lowerdir=l,upperdir=u\\,1 x,workdir=w"));
+    struct sm s;
+    struct req r = {.size = 24, .id = id_of("m"), .param = 0x400 | 0x80};
+    OK(statmount(&r, &s, sizeof s, 0));
+    CHECK_EQ(s.mask, 0x400 | 0x80);
+    CHECK(strstr(s.str + s.mnt_opts, "upperdir=u\\134\\0541\\040x,") != 0);
+    const char *at = s.str + s.opt_array;
+    int found = 0;
+    for (unsigned i = 0; i < s.opt_num; i++, at += strlen(at) + 1) found += !strcmp(at, "upperdir=u\\,1 x");
+    CHECK_EQ(found, 1);
+}
 TEST(what_listmount_lists) {
     start();
     OK(t_mount("a"));

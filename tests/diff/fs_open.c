@@ -368,6 +368,29 @@ TEST(openat2_resolve) {
     h.resolve = RESOLVE_NO_XDEV;
     CHECK_ERR(openat2_(AT_FDCWD, "/proc/self/status", &h, sizeof h), EXDEV);
     SYS((int)openat2_(AT_FDCWD, "d/f", &h, sizeof h));
+    // Absolute paths and links are judged by where the process is.
+    SYS(symlink("/", "d/root"));
+    char own[300], proc = SYS(open("/proc", O_RDONLY));
+    sprintf(own, "%s/d/root", t_dir);
+    SYS((int)openat2_(AT_FDCWD, "/", &h, sizeof h));
+    SYS((int)openat2_(proc, "/", &h, sizeof h));
+    CHECK_ERR(openat2_(proc, "/proc", &h, sizeof h), EXDEV);
+    // A relative path has no root before it goes up: an absolute link is refused, wherever it leads.
+    CHECK_ERR(openat2_(d, "root", &h, sizeof h), EXDEV);
+    CHECK_ERR(openat2_(d, "abs", &h, sizeof h), EXDEV);
+    SYS((int)openat2_(d, "up", &h, sizeof h));
+    struct statx root, here;
+    SYS(statx(AT_FDCWD, "/", 0, 0x1000, &root));
+    SYS(statx(AT_FDCWD, "d", 0, 0x1000, &here));
+    if (root.stx_mnt_id == here.stx_mnt_id) {
+        SYS((int)openat2_(AT_FDCWD, own, &h, sizeof h));
+        SYS((int)openat2_(d, "../d/root", &h, sizeof h));
+        SYS((int)openat2_(d, "./../d/root", &h, sizeof h));
+    } else {
+        CHECK_ERR(openat2_(AT_FDCWD, own, &h, sizeof h), EXDEV);
+        CHECK_ERR(openat2_(d, "../d/root", &h, sizeof h), EXDEV);
+    }
+    CHECK_ERR(openat2_(AT_FDCWD, "d/abs", &h, sizeof h), EXDEV);
 }
 TEST(open_by_proc_self_fd_dir) {
     SYS(mkdir("d", 0755));

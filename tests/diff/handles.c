@@ -1,5 +1,6 @@
 // File handles: name_to_handle_at(2), open_by_handle_at(2).
 #include "t.h"
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <linux/capability.h>
@@ -414,4 +415,90 @@ TEST(handles_mount_id) {
     SYS(encode(AT_FDCWD, "f", &h, (int *)&unique, UNIQUE));
     SYS(statx(AT_FDCWD, "f", 0, 0x4000, &st));
     CHECK_EQ(st.stx_mnt_id, unique);
+}
+
+TEST(handles_of_namespaces) {
+    static const char *kinds[] = {"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"};
+    static const unsigned flags[] = {0x2000000, 0x8000000, 0x20000, 0x40000000, 0x20000000, 0x80, 0x10000000, 0x4000000};
+    struct handle h = {0}, g;
+    struct stat st, of;
+    int m, uts = SYS(open("/proc/self/ns/uts", O_RDONLY)), root = SYS(open("/", O_RDONLY));
+    for (int i = 0; i < 8; i++) {
+        char path[64];
+        unsigned long id = 0;
+        sprintf(path, "/proc/self/ns/%s", kinds[i]);
+        SYS(encode(AT_FDCWD, path, &h, &m, AT_SYMLINK_FOLLOW | (i % 2 ? FID : 0)));
+        int fd = SYS(open(path, O_RDONLY));
+        OK(ioctl(fd, 0x8008b70d /* NS_GET_ID */, &id));
+        SYS(fstat(fd, &st));
+        CHECK_EQ(h.bytes, 16);
+        CHECK_EQ(h.type, 0xf1);
+        CHECK_MEM(h.data, &id, 8);
+        CHECK_MEM(h.data + 8, &flags[i], 4);
+        unsigned number = st.st_ino;
+        CHECK_MEM(h.data + 12, &number, 4);
+        close(fd);
+        fd = SYS(decode(i % 2 ? uts : -10003, &h, O_RDONLY | O_CLOEXEC));
+        SYS(fstat(fd, &of));
+        CHECK(of.st_ino == st.st_ino && of.st_dev == st.st_dev);
+        CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+        close(fd);
+    }
+    h.bytes = 8;
+    CHECK_ERR(syscall(SYS_name_to_handle_at, AT_FDCWD, "/proc/self/ns/net", &h, &m, AT_SYMLINK_FOLLOW), EOVERFLOW);
+    CHECK_EQ(h.bytes, 16);
+    SYS(encode(AT_FDCWD, "/proc/self/ns/net", &h, &m, AT_SYMLINK_FOLLOW));
+    CHECK_ERR(decode(root, &h, O_RDONLY), ESTALE);
+    CHECK_ERR(decode(AT_FDCWD, &h, O_RDONLY), ESTALE);
+    CHECK_ERR(decode(-10002, &h, O_RDONLY), ESTALE);
+    CHECK_ERR(decode(uts, &h, O_RDWR), EPERM);
+    CHECK_ERR(decode(uts, &h, O_RDONLY | O_TRUNC), EPERM);
+    CHECK_ERR(decode(uts, &h, O_RDONLY | O_DIRECTORY), ENOTDIR);
+    close(SYS(decode(uts, &h, O_PATH)));
+    for (int i = 0; i < 16; i += 4) {
+        g = h;
+        g.data[i] ^= 64;
+        CHECK_ERR(decode(uts, &g, O_RDONLY), ESTALE);
+        g = h;
+        memset(g.data + i, 0, 4);
+        if (memcmp(g.data, h.data, 16)) CHECK_ERR(decode(uts, &g, O_RDONLY), ESTALE);
+    }
+    g = h, g.bytes = 24;
+    close(SYS(decode(uts, &g, O_RDONLY)));
+    g = h, g.bytes = 8;
+    CHECK_ERR(decode(uts, &g, O_RDONLY), ESTALE);
+    g = h, g.type = 1;
+    CHECK_ERR(decode(uts, &g, O_RDONLY), ESTALE);
+    // A member needs no capability, others need one over the namespace; one that has ended is gone.
+    struct t_gate made = t_gate(), go = t_gate();
+    struct handle *other = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    pid_t p = FORK();
+    if (p == 0) {
+        SYS(unshare(CLONE_NEWUTS));
+        SYS(encode(AT_FDCWD, "/proc/self/ns/uts", other, &m, AT_SYMLINK_FOLLOW));
+        t_open(made);
+        t_pass(go);
+        _exit(0);
+    }
+    t_pass(made);
+    close(SYS(decode(uts, other, O_RDONLY)));
+    CHECK_CHILD({
+        SYS(setuid(1));
+        close(SYS(decode(uts, &h, O_RDONLY)));
+        CHECK_ERR(decode(uts, other, O_RDONLY), ESTALE);
+    });
+    CHECK_CHILD({
+        SYS(unshare(CLONE_NEWUSER));
+        close(SYS(decode(uts, &h, O_RDONLY)));
+        CHECK_ERR(decode(uts, other, O_RDONLY), ESTALE);
+        SYS(unshare(CLONE_NEWNET));
+        CHECK_ERR(decode(uts, &h, O_RDONLY), ESTALE);
+        SYS(encode(AT_FDCWD, "/proc/self/ns/net", &g, &m, AT_SYMLINK_FOLLOW));
+        close(SYS(decode(uts, &g, O_RDONLY)));
+    });
+    t_open(go);
+    t_status(p);
+    int gone = -1;
+    for (int i = 0; i < 1000 && (gone = decode(uts, other, O_RDONLY)) >= 0; i++) close(gone), t_ms(1);
+    CHECK_EQ(gone, -1);
 }

@@ -274,6 +274,45 @@ TEST(what_goes_hears_of_it_before_its_directory) {
     is_next(fd, f, IN_IGNORED);
     is_next(fd, here, IN_DELETE);
 }
+TEST(truncation_of_a_removed_file) {
+    SYS(mkdir("d", 0755));
+    int f = t_file("d/f", "text"), g = t_file("d/g", "text");
+    start("d", IN_MODIFY | IN_ATTRIB | IN_EXCL_UNLINK);
+    OK(unlink("d/f"));
+    OK(ftruncate(f, 1));
+    OK(ftruncate(g, 1));
+    CHECK_STR(events(), "2:f 2:g");
+    OK(fchmod(f, 0600));
+    CHECK_STR(events(), "4:f");
+    struct timespec now[2] = {{5, 0}, {5, 0}};
+    OK(futimens(f, now));
+    CHECK_STR(events(), "4:f");
+    OK(fchown(f, 0, 0));
+    CHECK_STR(events(), "4:f");
+    char path[64];
+    sprintf(path, "/proc/self/fd/%d", f);
+    OK(truncate(path, 2));
+    CHECK_STR(events(), "2:f");
+    close(SYS(open(path, O_WRONLY | O_TRUNC)));
+    CHECK_STR(events(), "2:f");
+    CHECK_EQ(pwrite(f, "x", 1, 0), 1);
+    OK(fallocate(f, 0, 0, 100));
+    CHECK_STR(events(), "");
+    start("d", IN_MODIFY);
+    OK(ftruncate(f, 2));
+    CHECK_STR(events(), "2:f");
+    OK(fallocate(f, 0, 0, 100));
+    CHECK_STR(events(), "2:f");
+    CHECK_EQ(pwrite(f, "x", 1, 0), 1);
+    CHECK_STR(events(), "2:f");
+    int gone = SYS(open("d", O_RDONLY | O_DIRECTORY));
+    OK(unlink("d/g"));
+    OK(rmdir("d"));
+    OK(ftruncate(f, 1));
+    OK(ftruncate(g, 1));
+    CHECK_STR(events(), "2:f 2:g");
+    close(gone);
+}
 TEST(excl_unlink_is_about_the_files_own_watch_too) {
     int f = t_file("f", "x"), fd = SYS(inotify_init1(IN_NONBLOCK));
     int w = SYS(inotify_add_watch(fd, "f", IN_ALL_EVENTS | IN_EXCL_UNLINK));

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <linux/sched.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 
 static int pollfd(int fd, int ms) {
@@ -94,4 +95,22 @@ TEST(a_clone_that_fails_leaves_no_pidfd) {
     for (int k = 0; k < 20; k++) CHECK_ERR(syscall(SYS_clone3, &a, sizeof a), EFAULT);
     CHECK_EQ(open_files(), before);
     CHECK_ERR(waitpid(-1, 0, WNOHANG), ECHILD);
+}
+TEST(control_group_of_a_reaped_process) {
+    struct {
+        unsigned long mask, cgroup;
+        unsigned rest[12];
+        int exit_code;
+        unsigned coredump[3];
+    } was = {.mask = 4}, is = {.mask = 8 | 4};
+    pid_t p = FORK();
+    if (p == 0) _exit(3);
+    int fd = SYS((int)syscall(SYS_pidfd_open, p, 0));
+    unsigned long request = 0xc040ff0b; // PIDFD_GET_INFO, first version
+    OK(ioctl(fd, request, &was));
+    CHECK(was.mask & 4);
+    t_status(p);
+    OK(ioctl(fd, request, &is));
+    CHECK_EQ(is.mask, 8 | 4);
+    CHECK_EQ(is.cgroup, was.cgroup);
 }

@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/sysmacros.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 
@@ -424,4 +425,70 @@ TEST(splice_knows_some_files_only) {
     CHECK_EQ(splice(p[0], 0, SYS(open("/dev/null", O_WRONLY)), 0, 1, 0), 1);
     CHECK_EQ(splice(p[0], 0, SYS(memfd_create("m", 0)), 0, 1, 0), 1);
     CHECK_EQ(splice(SYS(open("/dev/zero", O_RDONLY)), 0, p[1], 0, 3, 0), 3);
+}
+TEST(vmsplice_takes_a_page_for_each_piece) {
+    int p[2], n;
+    SYS(pipe2(p, O_NONBLOCK));
+    struct iovec one = {"x", 1};
+    for (n = 0; vmsplice(p[1], &one, 1, SPLICE_F_NONBLOCK) == 1; n++) {}
+    CHECK_EQ(errno, EAGAIN);
+    CHECK_EQ(n, 16);
+    OK(ioctl(p[0], FIONREAD, &n));
+    CHECK_EQ(n, 16);
+    CHECK_ERR(write(p[1], "y", 1), EAGAIN); // not into a page of the program
+    char b[64];
+    CHECK_EQ(read(p[0], b, sizeof b), 16);
+    // As many pages as a piece lies in.
+    char *m = SYS(mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    memset(m, 'm', 8192);
+    struct iovec two[2] = {{m + 4095, 2}, {m, 1}};
+    for (n = 0; vmsplice(p[1], two, 1, SPLICE_F_NONBLOCK) == 2; n++) {}
+    CHECK_EQ(n, 8);
+    while (read(p[0], b, sizeof b) > 0) {}
+    for (n = 0; vmsplice(p[1], two, 2, SPLICE_F_NONBLOCK) == 3; n++) {}
+    CHECK_EQ(n, 5);
+    OK(ioctl(p[0], FIONREAD, &n));
+    CHECK_EQ(n, 16); // the last call found room for one page
+    while (read(p[0], b, sizeof b) > 0) {}
+    // What is written follows in a page of its own, which later writes share.
+    CHECK_EQ(write(p[1], "ab", 2), 2);
+    CHECK_EQ(vmsplice(p[1], &one, 1, 0), 1);
+    CHECK_EQ(write(p[1], "cd", 2), 2);
+    CHECK_EQ(write(p[1], "ef", 2), 2);
+    CHECK_EQ(read(p[0], b, sizeof b), 7);
+    CHECK_MEM(b, "abxcdef", 7);
+    struct iovec bad[2] = {{m, 1}, {BAD_PTR, 1}};
+    CHECK_EQ(vmsplice(p[1], bad, 2, 0), 1);
+    CHECK_ERR(vmsplice(p[1], bad + 1, 1, 0), EFAULT);
+}
+static void fdinfo(int fd, char *to, size_t size) {
+    char path[64];
+    sprintf(path, "/proc/self/fdinfo/%d", fd);
+    t_slurp(path, to, size);
+}
+TEST(fdinfo_of_event_descriptors) {
+    char text[1024], want[256], *at;
+    int a = SYS(eventfd(3, EFD_SEMAPHORE)), b = SYS(eventfd(0, 0)), id[2];
+    for (int i = 0; i < 2; i++) {
+        fdinfo(i ? b : a, text, sizeof text);
+        CHECK((at = strstr(text, "eventfd-count:")) != 0);
+        id[i] = -1;
+        CHECK_EQ(sscanf(at, "eventfd-count: %*x eventfd-id: %d", &id[i]), 1);
+        sprintf(want, "eventfd-count: %16x\neventfd-id: %d\neventfd-semaphore: %d\n", i ? 0 : 3, id[i], !i);
+        CHECK_STR(at, want);
+    }
+    CHECK(id[0] >= 0 && id[1] >= 0 && id[0] != id[1]);
+    close(a);
+    int e = SYS(epoll_create1(0)), f = t_file("f", "text"), p[2];
+    SYS(pipe(p));
+    struct epoll_event ev = {EPOLLIN, {.u64 = 0x1234}};
+    SYS(epoll_ctl(e, EPOLL_CTL_ADD, p[0], &ev));
+    struct stat st;
+    SYS(fstat(p[0], &st));
+    fdinfo(e, text, sizeof text);
+    CHECK((at = strstr(text, "tfd:")) != 0);
+    sprintf(want, "tfd: %8d events: %8x data: %16llx  pos:%lli ino:%lx sdev:%x\n", p[0], EPOLLIN | EPOLLERR | EPOLLHUP,
+            0x1234ll, 0ll, (long)st.st_ino, major(st.st_dev) << 20 | minor(st.st_dev));
+    CHECK_STR(at, want);
+    (void)f;
 }

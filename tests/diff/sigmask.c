@@ -109,3 +109,26 @@ TEST(blocked_process_signal_goes_to_who_unblocks_first) {
         CHECK_EQ(hits, i + 1);
     }
 }
+TEST(status_in_sigtimedwait) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1), sigaddset(&set, SIGUSR2), sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    pid_t p = FORK();
+    if (p == 0) {
+        sigdelset(&set, SIGHUP);
+        CHECK_EQ(sigwaitinfo(&set, 0), SIGUSR1);
+        char text[4096], *at;
+        t_slurp("/proc/self/status", text, sizeof text);
+        CHECK((at = strstr(text, "SigBlk:\t0000000000000a01")) != 0);
+        _exit(0);
+    }
+    char path[64], text[4096];
+    sprintf(path, "/proc/%d/status", p);
+    long long end = t_now_ms() + 5000;
+    do t_slurp(path, text, sizeof text);
+    while (!strstr(text, "SigBlk:\t0000000000000001") && t_now_ms() < end);
+    CHECK(strstr(text, "SigBlk:\t0000000000000001") != 0);
+    SYS(kill(p, SIGUSR1));
+    CHECK_STATUS(t_status(p), "exit 0");
+}

@@ -1,5 +1,6 @@
 // Unix sockets: pairs and names, streams, datagrams, packets, descriptors and credentials in messages.
 #include "t.h"
+#include <grp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -645,4 +646,51 @@ TEST(name_has_the_mode_of_the_socket) {
     OK(bind(s, (void *)&a, n));
     OK(stat("plain", &st));
     CHECK_EQ(st.st_mode, S_IFSOCK | 0770);
+}
+TEST(groups_and_name_of_the_peer) {
+    gid_t groups[3] = {5, 7, 9}, got[8];
+    OK(setgroups(3, groups));
+    int p[2], u = SYS(socket(AF_UNIX, SOCK_STREAM, 0)), d = SYS(socket(AF_UNIX, SOCK_DGRAM, 0));
+    int t = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, p));
+    socklen_t len = sizeof got;
+    OK(getsockopt(p[0], SOL_SOCKET, 59 /* SO_PEERGROUPS */, got, &len));
+    CHECK_EQ(len, 12);
+    CHECK_MEM(got, groups, 12);
+    len = 8;
+    CHECK_ERR(getsockopt(p[0], SOL_SOCKET, 59, got, &len), ERANGE);
+    CHECK_EQ(len, 12);
+    len = 12;
+    OK(getsockopt(p[1], SOL_SOCKET, 59, got, &len));
+    int none[] = {u, d, t};
+    for (int i = 0; i < 3; i++) {
+        len = sizeof got;
+        CHECK_ERR(getsockopt(none[i], SOL_SOCKET, 59, got, &len), ENODATA);
+        CHECK_ERR(getsockopt(none[i], SOL_SOCKET, 28 /* SO_PEERNAME */, got, &len), ENOTCONN);
+    }
+    // What they were at connect(2) and listen(2).
+    struct sockaddr_un a = {AF_UNIX, "s"}, name;
+    SYS(bind(u, (void *)&a, 4));
+    OK(listen(u, 5));
+    OK(setgroups(2, groups));
+    int c = SYS(socket(AF_UNIX, SOCK_STREAM, 0));
+    OK(connect(c, (void *)&a, 4));
+    OK(setgroups(0, groups));
+    int s = SYS(accept(u, 0, 0));
+    len = sizeof got;
+    OK(getsockopt(s, SOL_SOCKET, 59, got, &len));
+    CHECK_EQ(len, 8);
+    len = sizeof got;
+    OK(getsockopt(c, SOL_SOCKET, 59, got, &len));
+    CHECK_EQ(len, 12);
+    // A name is cut, and never shorter than the buffer.
+    len = 3;
+    OK(getsockopt(c, SOL_SOCKET, 28, &name, &len));
+    CHECK_EQ(len, 3);
+    CHECK_EQ(name.sun_family, AF_UNIX);
+    CHECK_EQ(name.sun_path[0], 's');
+    len = sizeof name;
+    CHECK_ERR(getsockopt(c, SOL_SOCKET, 28, &name, &len), EINVAL);
+    len = 2;
+    OK(getsockopt(s, SOL_SOCKET, 28, &name, &len));
 }

@@ -15,6 +15,8 @@ pub mod note_kind {
     pub const AUXV: u32 = 6;
     /// Extended state.
     pub const XSTATE: u32 = 0x202;
+    /// Where the components of extended states lie.
+    pub const XSAVE_LAYOUT: u32 = 0x205;
     /// Mapped files.
     pub const FILE: u32 = 0x4649_4c45;
     /// The signal.
@@ -118,9 +120,21 @@ pub struct Thread {
     pub xstate: Vec<u8>,
 }
 
+/// The components (XCR0) that the extended states of threads are about.
+pub fn enabled(threads: &[Thread]) -> Option<u64> {
+    const XCR0: usize = 464;
+    let words = threads.first()?.xstate.get(XCR0..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*words))
+}
+
+/// A component of extended states (`struct x86_xfeat_component`): its number, size, offset, and 0.
+pub type XstateComponent = [u32; 4];
+
 /// A process.
 #[derive(Clone, Debug)]
 pub struct Process<'a> {
+    /// The components of its threads' extended states, but for the first two.
+    pub layout: &'a [XstateComponent],
     /// Its niceness.
     pub nice: i8,
     /// User and group.
@@ -170,6 +184,9 @@ pub fn notes(process: &Process<'_>, threads: &[Thread]) -> Vec<u8> {
             note(&mut out, b"CORE\0", kind::PRFPREG, legacy);
             note(&mut out, b"LINUX\0", kind::XSTATE, &thread.xstate);
         }
+    }
+    if !process.layout.is_empty() {
+        note(&mut out, b"LINUX\0", kind::XSAVE_LAYOUT, process.layout.as_bytes());
     }
     out
 }
@@ -265,6 +282,7 @@ mod tests {
         };
         let mapped = [MappedFile { start: 0x1000, end: 0x3000, offset: 0x2000, name: b"/bin/x".to_vec() }];
         let process = Process {
+            layout: &[[2, 256, 576, 0]],
             nice: 0,
             owner: [1, 2],
             ids: [7, 1, 7, 7],
@@ -300,6 +318,6 @@ mod tests {
         use note_kind as k;
         let want = [k::PRSTATUS, k::PRPSINFO, k::AUXV, k::FILE, k::PRFPREG, k::XSTATE];
         assert_eq!(kinds[..6], want);
-        assert_eq!(kinds[6..], [k::PRSTATUS, k::PRFPREG, k::XSTATE]);
+        assert_eq!(kinds[6..], [k::PRSTATUS, k::PRFPREG, k::XSTATE, k::XSAVE_LAYOUT]);
     }
 }

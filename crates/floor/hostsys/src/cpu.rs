@@ -22,6 +22,18 @@ pub fn extended_components() -> u64 {
     }
 }
 
+/// Where components of the extended state lie in the standard form: number, size, offset, and 0. The first two, which are
+/// always in the same place, are left out.
+pub fn component_places(components: u64) -> Vec<[u32; 4]> {
+    let known = components & extended_components() & !(1 << 63);
+    let there = (2..63).filter(|i| known & 1 << i != 0);
+    let place = |i: u32| {
+        let leaf = __cpuid_count(0xd, i);
+        [i, leaf.eax, leaf.ebx, 0]
+    };
+    there.map(place).collect()
+}
+
 /// Whether the processor has `rdpid`, which is faster than `lsl`.
 pub fn has_rdpid() -> bool {
     static HAS: LazyLock<bool> =

@@ -4,6 +4,7 @@ use abi::{Errno, Result};
 use lock_order::Mutex;
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::{Caller, FileOps, OpenFile, StreamOps};
 use wait::{Events, WaitQueue};
 
@@ -11,6 +12,8 @@ use wait::{Events, WaitQueue};
 pub struct EventFd {
     count: Mutex<u64>,
     semaphore: bool,
+    /// What /proc/PID/fdinfo tells eventfds apart by.
+    id: AtomicU64,
     queue: WaitQueue,
 }
 
@@ -25,7 +28,12 @@ pub struct EventFdState {
 
 impl From<EventFdState> for EventFd {
     fn from(s: EventFdState) -> EventFd {
-        EventFd { count: Mutex::new(s.count), semaphore: s.semaphore, queue: WaitQueue::new() }
+        EventFd {
+            count: Mutex::new(s.count),
+            semaphore: s.semaphore,
+            id: AtomicU64::new(0),
+            queue: WaitQueue::new(),
+        }
     }
 }
 
@@ -43,7 +51,14 @@ impl EventFd {
         let semaphore = flags & libc::EFD_SEMAPHORE != 0;
         let ops = Arc::new(EventFd::from(EventFdState { count: initial.into(), semaphore }));
         let keep = flags & libc::EFD_NONBLOCK;
-        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
+        let file = OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops.clone(), libc::O_RDWR | keep);
+        ops.identify(&file);
+        Ok(file)
+    }
+
+    /// Takes its number from its open file.
+    pub fn identify(&self, file: &OpenFile) {
+        self.id.store(file.id & i32::MAX as u64, Ordering::Relaxed);
     }
 
     /// Adds to the counter without blocking, as a driver does; saturates at the value that poll(2) reports as an error.
@@ -110,7 +125,8 @@ impl FileOps for EventFd {
     }
     fn fdinfo(&self) -> String {
         let c = *self.count.lock();
-        format!("eventfd-count: {c:16x}\neventfd-semaphore: {}\n", self.semaphore as i32)
+        let id = self.id.load(Ordering::Relaxed);
+        format!("eventfd-count: {c:16x}\neventfd-id: {id}\neventfd-semaphore: {}\n", self.semaphore as i32)
     }
     fn link_name(&self) -> Option<String> {
         Some("anon_inode:[eventfd]".into())

@@ -11,6 +11,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use user_ns::{NamespaceCount, UserNamespace};
 use vfs::notify::{self, Listener, Watch, event};
 use vfs::{Caller, FileOps, InodeRef, Known, KnownPlace, OpenFile, Path, StreamOps};
 use wait::{Events, WaitQueue};
@@ -86,6 +87,7 @@ struct WatchEntry {
     watch: Arc<Watch>,
     place: KnownPlace,
     _charge: Charge,
+    _counted: NamespaceCount,
 }
 
 fn address(inode: &InodeRef) -> usize {
@@ -123,7 +125,10 @@ pub struct Inotify {
     /// The account that pays for the watches, and its user.
     user: Arc<Account>,
     uid: u32,
+    /// The user namespace and effective user that made it, which have limits of their own.
+    maker: (Arc<UserNamespace>, u32),
     _charge: Charge,
+    _counted: NamespaceCount,
 }
 
 impl Inotify {
@@ -137,6 +142,10 @@ impl Inotify {
         let quotas = cx.quotas();
         let user = quotas.account(uid);
         let charge = user.charge(Kind::InotifyInstances, 1).ok_or(Errno::EMFILE)?;
+        let creds = cx.creds();
+        let maker = (creds.user_ns.clone(), creds.euid);
+        let counted = NamespaceCount::new(&maker.0, maker.1, user_ns::Kind::InotifyInstances);
+        let counted = counted.map_err(|_| Errno::EMFILE)?;
         let max_events = quotas.limit(Limit::InotifyEvents) as usize;
         Ok(Arc::new_cyclic(|me| Inotify {
             me: me.clone(),
@@ -145,7 +154,9 @@ impl Inotify {
             max_events,
             user,
             uid,
+            maker,
             _charge: charge,
+            _counted: counted,
         }))
     }
 
@@ -189,6 +200,7 @@ impl Inotify {
     fn watch(&self, s: &mut State, id: i32, place: &Path, mask: u32) -> Result<Arc<Watch>> {
         let inode = place.inode();
         let charge = self.user.charge(Kind::InotifyWatches, 1).ok_or(Errno::ENOSPC)?;
+        let counted = NamespaceCount::new(&self.maker.0, self.maker.1, user_ns::Kind::InotifyWatches)?;
         let to: Weak<dyn Listener> = self.me.clone();
         let watch = Watch::new(&place.dentry, id, mask & KEEP, to);
         if !notify::add(inode, watch.clone()) {
@@ -196,7 +208,13 @@ impl Inotify {
         }
         s.by_inode.insert(address(inode), id);
         let place = KnownPlace::of(place);
-        let entry = WatchEntry { inode: inode.clone(), watch: watch.clone(), place, _charge: charge };
+        let entry = WatchEntry {
+            inode: inode.clone(),
+            watch: watch.clone(),
+            place,
+            _charge: charge,
+            _counted: counted,
+        };
         s.watches.insert(id, entry);
         Ok(watch)
     }

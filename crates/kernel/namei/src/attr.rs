@@ -256,7 +256,7 @@ pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result
     let _claim = vfs::file::claim::write(p.inode())?;
     locks::leases::break_for(cx, p.inode(), true, false).map_err(caller::retry::Failure::errno)?;
     truncate_inode(cx, p.inode(), len)?;
-    notify::on_path(&p, event::MODIFY);
+    notify::truncated(&p);
     Ok(())
 }
 
@@ -277,7 +277,9 @@ pub fn ftruncate(cx: &dyn Caller, f: &OpenFile, len: i64) -> Result<()> {
     }
     policing::decide(cx, Kind::FileTruncate, Place::File(f))?;
     truncate_inode(cx, inode, len)?;
-    notify::on_file(f, event::MODIFY);
+    if let Some(path) = &f.path {
+        notify::truncated(path);
+    }
     Ok(())
 }
 

@@ -149,7 +149,7 @@ fn finish_claiming(
     if flags & libc::O_TRUNC != 0 && p.kind() == S_IFREG {
         let mode = mode::after_write(&cx.creds(), &inode.perm()?);
         inode.set_attr(cx, &SetAttr { size: Some(0), mode, ..SetAttr::default() })?;
-        notify::on_path(&p, event::MODIFY);
+        notify::truncated(&p);
     }
     let file = match stands_for {
         Some(inode) => OpenFile::new(None, inode, ops, keep),

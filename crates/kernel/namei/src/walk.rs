@@ -28,6 +28,8 @@ pub struct Walker<'a> {
     anchor: Option<Path>,
     flags: Lookup,
     links: u32,
+    /// The root has been looked at: a relative path of RESOLVE_NO_XDEV follows no absolute link before that.
+    rooted: bool,
     /// See [`FsView::anew`].
     anew: bool,
     /// What the last lookup that asked the file system found.
@@ -202,6 +204,7 @@ impl<'a> Walker<'a> {
             anchor: None,
             flags,
             links: 0,
+            rooted: absolute || confined,
             anew: view.anew,
             asked: None,
             ahead: None,
@@ -339,13 +342,15 @@ impl<'a> Walker<'a> {
             return Err(Errno::EXDEV);
         }
         let root = self.root.clone();
-        if self.flags.contains(Lookup::NO_XDEV) && !Arc::ptr_eq(&root.mount, &dir.mount) {
+        let near = self.rooted && Arc::ptr_eq(&root.mount, &dir.mount);
+        if self.flags.contains(Lookup::NO_XDEV) && !near {
             return Err(Errno::EXDEV);
         }
         Ok(Target::Text(root, body))
     }
 
-    fn up(&self, p: &Path) -> Result<Path> {
+    fn up(&mut self, p: &Path) -> Result<Path> {
+        self.rooted = true;
         if let Some(a) = &self.anchor
             && p == a
         {

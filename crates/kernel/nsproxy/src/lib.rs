@@ -35,15 +35,18 @@ use user_ns::{Kind, NamespaceCount, UserNamespace};
 use vfs::FileSystem;
 use wait::{Events, WaitQueue};
 
-/// Inode numbers of the initial namespaces, as Linux has them (PROC_*_INIT_INO), and where the others' begin.
+/// Inode numbers of the namespaces that a container begins with, and where the others' begin. Numbers of Linux's initial
+/// namespaces (PROC_*_INIT_INO) tell programs that they run on the machine itself, so a container has those only where it
+/// would share them with the host under another runtime: time, users, and the network with `--network=host`.
 pub mod inum {
     #![expect(missing_docs, reason = "one number for each kind of namespace")]
-    pub const NET: u64 = 4026531833;
+    pub const HOST_NET: u64 = 4026531833;
     pub const TIME: u64 = 4026531834;
-    pub const CGROUP: u64 = 4026531835;
-    pub const PID: u64 = 4026531836;
-    pub const UTS: u64 = 4026531838;
-    pub const IPC: u64 = 4026531839;
+    pub const UTS: u64 = 4026532096;
+    pub const IPC: u64 = 4026532097;
+    pub const PID: u64 = 4026532098;
+    pub const CGROUP: u64 = 4026532100;
+    pub const NET: u64 = 4026532101;
     /// The sandbox's own PID namespace, which no program sees.
     pub const HIDDEN: u64 = 1;
     pub(crate) const FIRST: u64 = 0xf800_0000;

@@ -126,6 +126,15 @@ impl NsFs {
     }
 }
 
+impl NsFs {
+    /// The namespace of a kind and number that has a file in this mount.
+    pub fn known(nsfs: &Arc<Mount>, kind: u64, inum: u64) -> Option<Namespace> {
+        let root: &NsRoot = nsfs.root.inode.as_any().downcast_ref()?;
+        let inode = root.inodes.lock().get(&(kind, inum))?.upgrade()?;
+        Some(inode.ns.clone())
+    }
+}
+
 impl FileSystem for NsFs {
     fn kind(&self) -> &'static str {
         "nsfs"

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use socket::NetNamespace;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use user_ns::{INITIAL, Kind, NamespaceCount, UserNamespace, UserNamespaceState};
+use user_ns::{INITIAL, Kind, MAPPED, NamespaceCount, UserNamespace, UserNamespaceState};
 
 /// The namespaces of a task, by their inode numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -326,7 +326,9 @@ impl Spaces {
     /// Makes namespaces again. The error is a sentence for the user.
     pub fn restore(saved: &SpacesState, tools: &Tools<'_>) -> Result<Spaces, String> {
         let mut all = Spaces::default();
-        all.users.insert(INITIAL, tools.user_ns.clone());
+        for inum in [INITIAL, MAPPED] {
+            all.users.insert(inum, tools.user_ns.clone());
+        }
         for (container, state) in &saved.given {
             let set = (tools.given)(*container)
                 .ok_or_else(|| format!("the image has a container {container}, and there is none"))?;

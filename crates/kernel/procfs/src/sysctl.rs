@@ -8,6 +8,7 @@ mod make;
 mod numbers;
 mod pid_max;
 mod stack;
+mod users;
 
 use crate::conf;
 use abi::{Errno, Result};
@@ -63,7 +64,7 @@ enum Value {
     Stack(&'static [&'static str]),
     /// A time of connection tracking.
     Timeout(Timeout),
-    /// How many namespaces each user of the user namespace may have.
+    /// How many namespaces, inotify instances and so on each user of the user namespace may have.
     Namespaces(Kind),
 }
 
@@ -456,10 +457,15 @@ static ROWS: &[Row] = &[
     apply("net/nf_conntrack_max", most_connections, set_most_connections),
     range("net/unix/max_dgram_qlen", "10", 0, INT),
     namespaces("user/max_cgroup_namespaces", Kind::Cgroup),
+    namespaces("user/max_fanotify_groups", Kind::FanotifyGroups),
+    namespaces("user/max_fanotify_marks", Kind::FanotifyMarks),
+    namespaces("user/max_inotify_instances", Kind::InotifyInstances),
+    namespaces("user/max_inotify_watches", Kind::InotifyWatches),
     namespaces("user/max_ipc_namespaces", Kind::Ipc),
     namespaces("user/max_mnt_namespaces", Kind::Mount),
     namespaces("user/max_net_namespaces", Kind::Net),
     namespaces("user/max_pid_namespaces", Kind::Pid),
+    namespaces("user/max_time_namespaces", Kind::Time),
     namespaces("user/max_user_namespaces", Kind::User),
     namespaces("user/max_uts_namespaces", Kind::Uts),
     spec("vm/admin_reserve_kbytes", "8192"),
@@ -609,10 +615,7 @@ fn put(kernel: &SysctlView, row: &Row, value: &str) -> Result<()> {
             kernel.ns.net.netfilter().connections.timeouts.set(of, seconds);
             return Ok(());
         }
-        Put::Namespaces(kind) => {
-            kernel.user_ns.set_limit(kind, bounded(value, 0, INT)? as u64);
-            return Ok(());
-        }
+        Put::Namespaces(kind) => return users::set(kernel, kind, value),
         Put::Quota(l) => {
             kernel.vfs.resources.quotas.give_limit(l, limit_value(l, value)?);
             return Ok(());
@@ -635,7 +638,7 @@ fn get(kernel: &SysctlView, row: &Row) -> String {
         Value::Fixed(v) => v.to_string(),
         Value::Made(f) => f(kernel),
         Value::Stack(names) => stack::get(kernel, names),
-        Value::Namespaces(kind) => kernel.user_ns.limit(kind).to_string(),
+        Value::Namespaces(kind) => users::get(kernel, kind).to_string(),
         Value::Timeout(of) => kernel.ns.net.netfilter().connections.timeouts.get(of).to_string(),
     }
 }
@@ -660,7 +663,11 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
     let given = matches!(r.put, Put::Spec | Put::Fixed | Put::Quota(Limit::FileMax));
     // What holds for the whole kernel is not one container's to set for the others of its pod.
     let shared = matches!(r.put, Put::Quota(_) | Put::Numbers(_)) || r.path.starts_with("kernel/core_");
-    let others = shared && !at.kernel().has_one_container();
+    let of_all = match r.put {
+        Put::Namespaces(kind) => kind.has_quota() && seen(at).user_ns.is_initial(),
+        _ => shared,
+    };
+    let others = of_all && !at.kernel().has_one_container();
     if (given || others) && r.path != "vm/drop_caches" && !same() {
         return Err(Errno::EPERM);
     }

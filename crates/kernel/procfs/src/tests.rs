@@ -387,8 +387,8 @@ fn descriptors_are_links_to_their_files() {
     assert!(info.starts_with("pos:\t7\nflags:\t02100000\nmnt_id:\t"), "{info}");
     assert_eq!(open(&c, "/self/fd/1", 0).err(), Some(Errno::ENOENT));
     let ns = namei::walk::lookup(&c, &view, &Start::Cwd, b"/self/ns/pid", Lookup::empty()).unwrap();
-    assert_eq!(ns.inode().readlink(&c).unwrap(), b"pid:[4026531836]");
-    assert_eq!(open(&c, "/self/ns/pid", 0).unwrap().attr().unwrap().ino, 4026531836);
+    assert_eq!(ns.inode().readlink(&c).unwrap(), b"pid:[4026532098]");
+    assert_eq!(open(&c, "/self/ns/pid", 0).unwrap().attr().unwrap().ino, 4026532098);
 }
 
 #[test]

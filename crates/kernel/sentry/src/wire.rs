@@ -41,11 +41,14 @@ pub(crate) fn kernel(
     let figures = HostFigures::new(figures);
     let calls = Calls::new();
     let families = families(&limits, spec.network, net_gofer)?;
-    let user_ns = UserNamespace::initial();
+    let user_ns = match spec.id_maps.iter().any(|map| !map.is_empty()) {
+        true => UserNamespace::initial_mapped(),
+        false => UserNamespace::initial(),
+    };
     let (queues, filters) = (queue_limit(&limits), filter_limit(&limits));
     let (owner, interfaces) = (user_ns.clone(), spec.interfaces.clone());
-    let net: MakeNet =
-        Box::new(move |timers| NetNamespace::new(nsproxy::inum::NET, owner, interfaces, timers));
+    let number = if spec.network.is_host() { nsproxy::inum::HOST_NET } else { nsproxy::inum::NET };
+    let net: MakeNet = Box::new(move |timers| NetNamespace::new(number, owner, interfaces, timers));
     let (uts, offsets) = (uts(spec), offsets(spec)?);
     let parts =
         Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory, figures, clock, boot };

@@ -33,6 +33,8 @@ pub struct PeerCred {
     pub uid: u32,
     /// Group ID.
     pub gid: u32,
+    /// Supplementary groups, where SO_PEERGROUPS may ask for them.
+    pub groups: Option<Arc<[u32]>>,
     /// The process as pidfds are made of it. One that comes from a checkpoint is looked up by its ID.
     pub process: Option<ProcessRef>,
 }
@@ -43,7 +45,7 @@ impl PeerCred {
 
     /// Of a peer that is no process in the sandbox.
     pub const fn outside(uid: u32, gid: u32) -> PeerCred {
-        PeerCred { pid: None, uid, gid, process: None }
+        PeerCred { pid: None, uid, gid, groups: None, process: None }
     }
 
     /// A pidfd of the process, which is no descriptor yet: ENODATA without a process, ESRCH for one that is not remembered.
@@ -56,13 +58,14 @@ impl PeerCred {
     /// The caller's: process, effective IDs.
     pub fn of(cx: &dyn Caller) -> PeerCred {
         let c = cx.creds();
-        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.euid, gid: c.egid, process: cx.process() }
+        let groups = Some(c.groups.as_slice().into());
+        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.euid, gid: c.egid, groups, process: cx.process() }
     }
 
     /// The caller's with real IDs: what a message carries unless told otherwise.
     pub fn real(cx: &dyn Caller) -> PeerCred {
         let c = cx.creds();
-        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.uid, gid: c.gid, process: cx.process() }
+        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.uid, gid: c.gid, groups: None, process: cx.process() }
     }
 
     /// As a program sees it.

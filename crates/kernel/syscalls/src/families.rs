@@ -191,6 +191,7 @@ rows! {
     158 arch_prctl(i32, u64) = prctl::arch_prctl, Full;
     170 sethostname(Ptr, u64) = misc::sethostname, Full;
     171 setdomainname(Ptr, u64) = misc::setdomainname, Full;
+    153 vhangup() = misc::vhangup, Full;
     169 reboot(i32, i32, i32, u64) = misc::reboot, Absent("EPERM");
     318 getrandom(Ptr, u64, u32) = misc::getrandom, Full;
 }

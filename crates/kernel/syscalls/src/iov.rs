@@ -55,6 +55,19 @@ impl Iov {
         if let [part] = self.parts[..] { Some(part) } else { None }
     }
 
+    /// The parts of pages that the pieces are: addresses and lengths.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.parts.iter().flat_map(|&(at, len)| {
+            let mut done = 0;
+            std::iter::from_fn(move || {
+                let from = at + done as u64;
+                let n = (len - done).min(PAGE - from as usize % PAGE);
+                done += n;
+                (n > 0).then_some((from, n))
+            })
+        })
+    }
+
     /// Fills `buf` from offset `from` on; stops at memory that cannot be read and says how far it got.
     pub fn gather(&self, c: &Current, from: usize, buf: &mut [u8]) -> usize {
         let mut done = 0;

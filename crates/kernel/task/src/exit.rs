@@ -8,7 +8,7 @@ use crate::resource::ThreadHandle;
 use crate::reuse::{domain_of, exit_or_keep};
 use crate::send::{Others, begin_to_leave, tell_parent_stopped};
 use crate::task::Task;
-use crate::thread_group::{Departure, ThreadGroup};
+use crate::thread_group::{Departure, Left, ThreadGroup};
 use crate::tree::{Leader, Node, Tree};
 use crate::usage::{add_blocks, retire_memory, sleeps};
 use abi::{SigInfo, Signal};
@@ -159,11 +159,15 @@ fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure
         hand_children_to_thread(&mut t, task, notices);
     }
     let untraced = t.tracer_left(task, notices);
+    let cgroup = t.cgroup_of(group.tgid).map_or(0, |cgroup| cgroup.id());
     let charge = task.cgroup.leave(&mut notices.cgroups);
     let tid = task.tid();
     if t.task(tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
         t.remove_task(tid);
         let creds = Creds::into_inner(task.creds());
+        if tid == group.tgid {
+            let _ = group.left.set(Left { user_ns: creds.user_ns.clone(), cgroup });
+        }
         t.leader_left(tid, Leader { scheduling: task.scheduling.clone(), creds, cgroup: charge });
         let status = group.signals.lock().life.status().unwrap_or(own_status);
         if !t.tracee_left(task, status, notices) {

@@ -124,6 +124,6 @@ pub use state::{
 };
 pub use sysresult::{Restart, SysErr, SysResult};
 pub use task::{Task, comm};
-pub use thread_group::{Signals, ThreadGroup};
+pub use thread_group::{Left, Signals, ThreadGroup};
 pub use tree::{Leader, Node, NodeState, Report, Tree};
 pub use waitpid::{Change, WaitTarget};

@@ -103,6 +103,23 @@ impl PidFd {
     }
 }
 
+/// The number that the inode of a pidfd has as a file handle; `None` for other inodes.
+pub fn handle_of(inode: &InodeRef) -> Option<u64> {
+    pidfs::number(inode)
+}
+
+/// A descriptor for the process or thread with that number. ESTALE when it has been waited for, or the caller's PID
+/// namespace does not have it. `flags` may hold O_NONBLOCK.
+pub fn open_by_handle(c: &Current, number: u64, flags: i32) -> Result<Arc<OpenFile>> {
+    let (group, thread) = pidfs::find(c.kernel(), number).ok_or(Errno::ESTALE)?;
+    let seen = thread.as_ref().map_or(group.tgid, |thread| thread.tid());
+    let pid = c.kernel().pids.find(seen).ok_or(Errno::ESTALE)?;
+    if pid.nr_in(c.task.pids()) == 0 {
+        return Err(Errno::ESTALE);
+    }
+    Ok(open(&group, thread.as_ref(), flags))
+}
+
 /// The pidfd behind an open file; EBADF for other files.
 pub fn of(f: &OpenFile) -> Result<&PidFd> {
     f.ops.as_any().downcast_ref().ok_or(Errno::EBADF)

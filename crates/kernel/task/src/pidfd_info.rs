@@ -61,7 +61,8 @@ pub(crate) fn get_info(
         && fd.is_reaped()
         && let Some(status) = group.exit_status()
     {
-        (info.mask, info.exit_code) = (EXIT, status);
+        (info.mask, info.exit_code) = (EXIT | CGROUP, status);
+        info.cgroup = group.left.get().map_or(0, |left| left.cgroup);
     }
     if fd.is_reaped() {
         if wanted & EXIT == 0 {

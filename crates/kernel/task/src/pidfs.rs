@@ -3,6 +3,7 @@
 //!
 //! The process or thread owns its inode, and so do its open pidfds; the inode holds neither.
 
+use crate::kernel::Kernel;
 use crate::pidfd_target::{InodeState, PidFd};
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
@@ -10,7 +11,7 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use lock_order::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
 use vfs::inode::{FileSystem, Inode, InternalFs, InternalInode, SetAttr, XattrInode};
 use vfs::{Caller, FileOps, InodeRef};
@@ -120,6 +121,23 @@ fn inode_with(fd: &PidFd, ino: impl FnOnce() -> u64) -> InodeRef {
 /// The inode of a pidfd.
 pub(crate) fn inode(fd: &PidFd) -> InodeRef {
     inode_with(fd, || fd.group.kernel.vfs.resources.next_ino())
+}
+
+/// The number that an inode of a pidfd has as a file handle; `None` for other inodes.
+pub(crate) fn number(inode: &InodeRef) -> Option<u64> {
+    inode.as_any().downcast_ref::<PidInode>()?;
+    Some(inode.attr().ok()?.ino)
+}
+
+/// The process, or the thread of one, with pidfds of this number, until it has been waited for.
+pub(crate) fn find(kernel: &Kernel, ino: u64) -> Option<(Arc<ThreadGroup>, Option<Arc<Task>>)> {
+    let is = |inode: &OnceLock<InodeRef>| inode.get().and_then(number) == Some(ino);
+    let t = kernel.tree.lock();
+    if let Some(node) = t.nodes().find(|node| is(&node.group.pidfs)) {
+        return Some((node.group.clone(), None));
+    }
+    let task = t.tasks().find(|task| is(&task.pidfs))?;
+    Some((task.group.clone(), Some(task.clone())))
 }
 
 /// As plain data.

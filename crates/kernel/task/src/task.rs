@@ -417,6 +417,10 @@ impl Task {
     pub(crate) fn wants(&self, s: Signal) -> bool {
         !self.blocked().has(s) || SigSet(self.awaited.load(Ordering::SeqCst)).has(s)
     }
+    /// Blocked signals as others see them: without those that a sigtimedwait(2) in progress waits for.
+    pub fn blocked_now(&self) -> SigSet {
+        self.blocked().minus(SigSet(self.awaited.load(Ordering::SeqCst)))
+    }
     /// Name (PR_SET_NAME), NUL padded.
     pub fn comm(&self) -> [u8; 16] {
         *self.comm.lock()

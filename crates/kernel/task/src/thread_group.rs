@@ -16,6 +16,7 @@ use sched::{Rlimits, Usage};
 use signal::{Handlers, Pending};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use user_ns::UserNamespace;
 use vfs::InodeRef;
 use wait::WaitQueue;
 
@@ -141,6 +142,14 @@ impl Signals {
     }
 }
 
+/// What a process leaves for those that hold a pidfd or an open file of /proc of it.
+pub struct Left {
+    /// The user namespace of its leader.
+    pub user_ns: Arc<UserNamespace>,
+    /// The number of its control group.
+    pub cgroup: u64,
+}
+
 /// A process.
 pub struct ThreadGroup {
     /// The kernel.
@@ -189,6 +198,8 @@ pub struct ThreadGroup {
     pub exec_session: bool,
     /// Held while a new program's credentials are computed and put into force.
     pub(crate) cred_guard: CredGuard,
+    /// What is told of the process after it has been waited for, once its leader has ended.
+    pub left: OnceLock<Left>,
     /// What all pidfds of the process have for an inode, once there is one (`pidfs`).
     pub(crate) pidfs: OnceLock<InodeRef>,
 }
@@ -240,6 +251,7 @@ impl ThreadGroup {
             has_execed: AtomicBool::new(false),
             exec_session,
             cred_guard: CredGuard::default(),
+            left: OnceLock::new(),
             pidfs: OnceLock::new(),
         })
     }

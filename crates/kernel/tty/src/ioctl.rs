@@ -28,6 +28,9 @@ const TIOCSBRK: u32 = 0x5427;
 const TIOCCBRK: u32 = 0x5428;
 const TIOCGSID: u32 = 0x5429;
 const TIOCGLCKTRMIOS: u32 = 0x5456;
+const TIOCVHANGUP: u32 = 0x5437;
+const TIOCGSOFTCAR: u32 = 0x5419;
+const TIOCSSOFTCAR: u32 = 0x541a;
 
 /// The structures in which attributes come.
 #[derive(Clone, Copy)]
@@ -47,9 +50,6 @@ pub(crate) fn ioctl(
     cmd: u32,
     arg: u64,
 ) -> Result<u64> {
-    if side == Side::Slave && pty.inner.lock().hung_up {
-        return Err(if u64::from(cmd) == libc::TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
-    }
     if let Some(r) = attributes(pty, cx, mem, cmd, arg) {
         return r.map(|()| 0);
     }
@@ -273,6 +273,28 @@ fn rest(pty: &Pty, side: Side, cx: &dyn Caller, mem: Mem<'_>, cmd: u32, arg: u64
             _ => Err(Errno::EINVAL),
         },
         _ if cmd == TIOCGDEV => mem.write_value(arg, &(makedev(136, pty.index) as u32)),
+        _ if cmd == TIOCVHANGUP => {
+            if !cx.creds().capable(Cap::SYS_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            match side {
+                Side::Slave => pty.hang_up_slave(),
+                Side::Master => pty.hang_up_master(),
+            }
+            Ok(())
+        }
+        // The carrier need not be there: that is what CLOCAL says.
+        _ if cmd == TIOCGSOFTCAR => {
+            let on = flag(pty.inner.lock().ldisc.termios().cflag & libc::CLOCAL != 0);
+            mem.write_value(arg, &on)
+        }
+        _ if cmd == TIOCSSOFTCAR => {
+            let on: i32 = mem.read_value(arg)?;
+            let mut t = *pty.inner.lock().ldisc.termios();
+            t.cflag = if on != 0 { t.cflag | libc::CLOCAL } else { t.cflag & !libc::CLOCAL };
+            pty.set_termios(t, false);
+            Ok(())
+        }
         _ if cmd == TIOCGLCKTRMIOS => mem.copy_out(arg, &[0; 36]),
         _ => Err(Errno::ENOTTY),
     }

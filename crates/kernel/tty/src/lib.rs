@@ -18,7 +18,7 @@ pub mod termios;
 pub use console::ConsolePty;
 pub use device::register;
 pub use devpts::{Devpts, KNOWN as DEVPTS};
-pub use files::{MasterFile, SlaveFile, open_peer, pty_of};
+pub use files::{MasterFile, SlaveFile, is_hung, open_peer, pty_of};
 pub use pty::{JobControl, Pty, PtyState};
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ const PKT_STOP: u8 = 4;
 const PKT_START: u8 = 8;
 const PKT_NOSTOP: u8 = 16;
 const PKT_DOSTOP: u8 = 32;
+const PKT_IOCTL: u8 = 64;
 
 /// An end of a pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,10 @@ pub(crate) struct Inner {
     slave_closed: bool,
     /// The master is gone.
     pub hung_up: bool,
+    /// How often the slave was hung up while the master stayed: files from before are dead.
+    pub(crate) slave_hangups: u64,
+    /// The master's file is dead, and the slave has not heard of it.
+    pub(crate) master_hung: bool,
     /// When the last character arrived, and the end of a timed raw read.
     last_input: Ktime,
     read_ends: Option<Ktime>,
@@ -109,6 +114,8 @@ impl Pty {
                 slaves: 0,
                 slave_closed: false,
                 hung_up: false,
+                slave_hangups: 0,
+                master_hung: false,
                 last_input: clock.now(),
                 read_ends: None,
                 read_timer: None,
@@ -212,6 +219,7 @@ impl Pty {
             if i.hung_up {
                 return Ok(0);
             }
+            // Lengths and times of raw reads mean nothing in canonical mode, also where others edit the lines.
             if i.ldisc.termios().l(libc::ICANON) {
                 return if i.ldisc.has_input(1) { Ok(i.ldisc.read(buf)) } else { Err(Errno::EAGAIN) };
             }
@@ -349,11 +357,16 @@ impl Pty {
         self.change(|i, fx| {
             let plain =
                 |t: &Termios| t.i(libc::IXON) && t.c(libc::VSTOP) == 0x13 && t.c(libc::VSTART) == 0x11;
-            let (was, is) = (plain(i.ldisc.termios()), plain(&t));
+            let old = *i.ldisc.termios();
+            let (was, is) = (plain(&old), plain(&t));
+            let by_others = old.l(libc::EXTPROC) || t.l(libc::EXTPROC);
             *fx = i.ldisc.set_termios(t);
             if was != is {
                 i.packet_events &= !(PKT_DOSTOP | PKT_NOSTOP);
                 i.packet_events |= if is { PKT_DOSTOP } else { PKT_NOSTOP };
+            }
+            if by_others {
+                i.packet_events |= PKT_IOCTL;
             }
         });
     }
@@ -412,14 +425,15 @@ impl Pty {
     }
 
     /// A slave file is opened: EIO while locked or after the master has gone.
-    pub(crate) fn slave_opened(&self) -> Result<()> {
+    /// Gives the number of hangups so far.
+    pub(crate) fn slave_opened(&self) -> Result<u64> {
         let mut i = self.inner.lock();
         if i.locked || i.hung_up {
             return Err(Errno::EIO);
         }
         i.slaves += 1;
         i.slave_closed = false;
-        Ok(())
+        Ok(i.slave_hangups)
     }
 
     /// A slave file is closed.
@@ -454,6 +468,29 @@ impl Pty {
             self.job.signal_process(session, Signal::SIGCONT);
         }
         self.slave_queue.notify(Events::ALL);
+        self.master_queue.notify(Events::ALL);
+    }
+
+    /// TIOCVHANGUP, vhangup(2): the slave's open files are dead from now on, its session loses the terminal and gets
+    /// SIGHUP, and attributes are those of a new terminal. Files that are opened later work.
+    pub fn hang_up_slave(&self) {
+        let (session, _) = self.drop_session();
+        if session != 0 {
+            self.job.signal_process(session, Signal::SIGHUP);
+            self.job.signal_process(session, Signal::SIGCONT);
+        }
+        self.flush(true, true);
+        self.change(|i, fx| {
+            *fx = i.ldisc.set_termios(Termios::default());
+            i.ldisc.stopped = false;
+            i.slave_hangups += 1;
+        });
+        self.slave_queue.notify(Events::ALL);
+    }
+
+    /// TIOCVHANGUP of the master: its file is dead, and the slave hears of it when that is closed.
+    pub(crate) fn hang_up_master(&self) {
+        self.inner.lock().master_hung = true;
         self.master_queue.notify(Events::ALL);
     }
 

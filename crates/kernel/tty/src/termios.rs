@@ -94,6 +94,11 @@ impl Termios {
     pub fn l(&self, f: u32) -> bool {
         self.lflag & f != 0
     }
+    /// The line discipline keeps a line until it is complete: canonical mode, but not where another program
+    /// has processed the input.
+    pub fn edits(&self) -> bool {
+        self.l(libc::ICANON) && !self.l(libc::EXTPROC)
+    }
     /// Any of the input flags.
     pub fn i(&self, f: u32) -> bool {
         self.iflag & f != 0

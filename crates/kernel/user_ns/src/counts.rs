@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[expect(missing_docs, reason = "one for each kind of namespace")]
+#[expect(missing_docs, reason = "one for each kind of namespace, and of what else is counted alike")]
 pub enum Kind {
     User,
     Pid,
@@ -23,21 +23,51 @@ pub enum Kind {
     Mount,
     Cgroup,
     Time,
+    InotifyInstances,
+    InotifyWatches,
+    FanotifyGroups,
+    FanotifyMarks,
 }
+
+/// How many kinds there are.
+pub(crate) const KINDS: usize = 12;
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 8] = {
+    pub const ALL: [Kind; KINDS] = {
         use Kind::*;
-        [User, Pid, Uts, Ipc, Net, Mount, Cgroup, Time]
+        [
+            User,
+            Pid,
+            Uts,
+            Ipc,
+            Net,
+            Mount,
+            Cgroup,
+            Time,
+            InotifyInstances,
+            InotifyWatches,
+            FanotifyGroups,
+            FanotifyMarks,
+        ]
     };
 
-    /// Most that all users of a sandbox may have together. A network namespace has a TCP/IP stack.
+    /// No namespace: in the initial user namespace the quotas of the sandbox hold for these.
+    pub const fn has_quota(self) -> bool {
+        matches!(
+            self,
+            Kind::InotifyInstances | Kind::InotifyWatches | Kind::FanotifyGroups | Kind::FanotifyMarks
+        )
+    }
+
+    /// Most that all users of a sandbox may have together, or one of them of what has a quota. A network namespace has a TCP/IP stack.
     pub const fn bound(self) -> u64 {
         match self {
             Kind::Ipc => 128,
             Kind::Net => 256,
             Kind::Mount => 1024,
+            Kind::FanotifyGroups => 128,
+            Kind::FanotifyMarks => 8192,
             _ => 4096,
         }
     }
@@ -49,7 +79,7 @@ pub const NO_LIMIT: u64 = i32::MAX as u64;
 /// The counts of one user namespace.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    limits: [AtomicU64; 8],
+    limits: [AtomicU64; KINDS],
     used: Mutex<Used>,
 }
 
@@ -57,7 +87,7 @@ pub(crate) struct Counts {
 struct Used {
     users: HashMap<(u32, Kind), u64>,
     /// All users together, which matters in the initial namespace.
-    all: [u64; 8],
+    all: [u64; KINDS],
 }
 
 impl Counts {
@@ -97,11 +127,11 @@ pub struct NamespaceCount {
 }
 
 impl NamespaceCount {
-    /// Counts a namespace that this user of a user namespace makes. ENOSPC when there are enough.
+    /// Counts a namespace, or what else has a limit, that this user of a user namespace makes. ENOSPC when there are enough.
     pub fn new(user_ns: &Arc<UserNamespace>, user: u32, kind: Kind) -> Result<NamespaceCount> {
         let mut counted = NamespaceCount { kind, levels: Vec::new() };
         let mut at = Some((user_ns, user));
-        while let Some((ns, user)) = at {
+        while let Some((ns, user)) = at.filter(|(ns, _)| !kind.has_quota() || !ns.is_initial()) {
             let bound = if ns.is_initial() { kind.bound() } else { u64::MAX };
             if !ns.counts.take(user, kind, bound) {
                 return Err(Errno::ENOSPC);

@@ -27,6 +27,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Number of the initial namespace's nsfs inode (PROC_USER_INIT_INO).
 pub const INITIAL: u64 = 4026531837;
+/// The same where the configuration maps IDs: Linux gives it to no initial namespace.
+pub const MAPPED: u64 = 4026532099;
 /// Most levels below the initial namespace.
 pub const MAX_LEVEL: usize = 32;
 
@@ -69,8 +71,17 @@ pub struct UserNamespace {
 impl UserNamespace {
     /// The initial one of a kernel, which user 0 owns.
     pub fn initial() -> Arc<UserNamespace> {
+        UserNamespace::initial_with(INITIAL)
+    }
+
+    /// The initial one of a kernel with maps of IDs in its configuration, so that it is not the machine's for programs.
+    pub fn initial_mapped() -> Arc<UserNamespace> {
+        UserNamespace::initial_with(MAPPED)
+    }
+
+    fn initial_with(inum: u64) -> Arc<UserNamespace> {
         Arc::new(UserNamespace {
-            inum: INITIAL,
+            inum,
             level: 0,
             parent: None,
             maker: Maker { user: 0, group: 0, setfcap: true },

@@ -1,5 +1,6 @@
 //! A user namespace as plain data, for a checkpoint.
 
+use crate::counts::KINDS;
 use crate::id_map::{Extent, IdMap};
 use crate::{Ids, Kind, Maker, UserNamespace};
 use abi::{Errno, Result};
@@ -21,8 +22,8 @@ pub struct UserNamespaceState {
     pub maps: [Option<Vec<(u32, u32, u32)>>; 3],
     /// /proc/PID/setgroups.
     pub setgroups: bool,
-    /// /proc/sys/user/max_*_namespaces, in the order of [`Kind::ALL`].
-    pub limits: [u64; 8],
+    /// /proc/sys/user/max_*, in the order of [`Kind::ALL`].
+    pub limits: [u64; KINDS],
 }
 
 /// Its maps by place.

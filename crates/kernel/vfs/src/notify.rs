@@ -201,20 +201,30 @@ const BY_OPEN_FILES: u32 =
 
 /// Reports an event on an object to its own watches and to those of its directory.
 pub fn on_path(path: &Path, mask: u32) {
+    // IN_EXCL_UNLINK is about what is done to open files.
+    on_place(path, mask, mask & BY_OPEN_FILES != 0);
+}
+
+fn on_place(path: &Path, mask: u32, by_open_file: bool) {
     if idle(&path.dentry) {
         return;
     }
     if mask & event::MODIFY != 0 {
         marks::modified(path);
     }
-    // IN_EXCL_UNLINK is about what is done to open files.
-    let unlinked = mask & BY_OPEN_FILES != 0 && path.dentry.is_unlinked();
+    let unlinked = by_open_file && path.dentry.is_unlinked();
     let mask = if path.is_dir() { mask | event::ISDIR } else { mask };
     let (parent, name) = path.dentry.place();
     if let Some(p) = parent {
         report(&p.inode, mask, 0, &name, unlinked);
     }
     report(path.inode(), mask, 0, b"", unlinked);
+}
+
+/// Reports that an object's size was set, by its name or by an open file: unlike a write, watches with IN_EXCL_UNLINK hear of
+/// that also when the name has gone.
+pub fn truncated(path: &Path) {
+    on_place(path, event::MODIFY, false);
 }
 
 /// Reports what the caller does to an object, as [`on_path`], and to groups of fanotify(7).

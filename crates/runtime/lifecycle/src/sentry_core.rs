@@ -366,7 +366,9 @@ fn notes(pid: i32, threads: &[(i32, i32)], areas: &[Mapping]) -> Result<Vec<u8>>
             name: area.name.clone(),
         })
         .collect();
+    let layout = core_file::enabled(&all).map(hostsys::cpu::component_places).unwrap_or_default();
     let process = Process {
+        layout: &layout,
         nice: i8::try_from(number(16)).unwrap_or(0),
         owner: [owner.uid(), owner.gid()],
         ids: [pid, parent, pgid, sid],

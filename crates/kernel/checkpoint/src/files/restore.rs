@@ -382,7 +382,10 @@ impl<'a> FileRestorer<'a> {
                 let ops = if *master { MasterFile::restore(pty) } else { SlaveFile::restore(pty) };
                 OpenFile::restore(saved, path, Some(inode), ops)
             }
-            Kind::Event(state) => self.anonymous(saved, Arc::new(EventFd::from(*state))),
+            Kind::Event(state) => {
+                let ops = Arc::new(EventFd::from(*state));
+                self.anonymous(saved, ops.clone()).inspect(|file| ops.identify(file))
+            }
             Kind::Tun(state) => {
                 let file = self.reopen(saved)?;
                 tun::restore_file(&file, state)?;

@@ -455,8 +455,12 @@ impl<'a> FileSaver<'a> {
         if Severed::is(file) {
             return severed(SeveredState::of(file));
         }
-        if tty::pty_of(file).is_some_and(|(pty, slave)| slave && pty.is_hung_up()) {
-            return severed(SeveredState::terminal(file));
+        match tty::pty_of(file).filter(|_| tty::is_hung(file)) {
+            Some((_, true)) => return severed(SeveredState::terminal(file)),
+            Some((pty, false)) => {
+                return Err(format!("the master of /dev/pts/{} was hung up (TIOCVHANGUP)", pty.index));
+            }
+            None => {}
         }
         if let Some(tree) = ::mounts::detached::tree_of(file) {
             self.mount_namespace(&tree.clone());

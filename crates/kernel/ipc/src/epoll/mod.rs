@@ -21,6 +21,7 @@ use lock_order::{Mutex, rank};
 pub use state::{EpollState, ItemState};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -313,11 +314,19 @@ impl FileOps for Epoll {
         Err(Errno::EINVAL)
     }
     fn fdinfo(&self) -> String {
-        let items = self.items.lock();
+        let items: Vec<_> = self.items.lock().values().cloned().collect();
         let mut out = String::new();
-        for i in items.values().filter(|i| i.file.strong_count() > 0) {
-            let ev = i.event();
-            out.push_str(&format!("tfd: {:8} events: {:8x} data: {:16x}\n", i.key.1, ev.events, ev.data));
+        for item in items {
+            let Some(file) = item.file.upgrade() else { continue };
+            let ev = item.event();
+            let pos = file.pos.try_lock().map_or(0, |pos| *pos);
+            let (dev, ino) = file.attr().map_or((0, 0), |attr| (attr.dev, attr.ino));
+            let dev = abi::stat::major(dev) << 20 | abi::stat::minor(dev);
+            let _ = writeln!(
+                out,
+                "tfd: {:8} events: {:8x} data: {:16x}  pos:{pos} ino:{ino:x} sdev:{dev:x}",
+                item.key.1, ev.events, ev.data
+            );
         }
         out
     }

@@ -13,8 +13,8 @@ use caller::UserMemory;
 use caller::quota::{Charge, Limit};
 use lock_order::{Mutex, rank};
 use rights::Cap;
-use ring::{Ring, SLOT};
-pub use ring::{RingState, SlotState};
+use ring::Ring;
+pub use ring::{RingState, SLOT, SlotState};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
@@ -273,6 +273,16 @@ impl Pipe {
     }
 
     fn write(&self, cx: &dyn Caller, buf: &[u8], packet: bool) -> Result<usize> {
+        self.put(cx, buf, |ring| ring.push(buf, packet))
+    }
+
+    /// Takes bytes as pages of another file or of a program's memory, as many as fit now: later writes do not share
+    /// their slots. The first slot holds `first` bytes at most. EAGAIN when full, EPIPE and SIGPIPE without a reader.
+    pub fn take_pages(&self, cx: &dyn Caller, buf: &[u8], first: usize) -> Result<usize> {
+        self.put(cx, buf, |ring| ring.push_pages(buf, first))
+    }
+
+    fn put(&self, cx: &dyn Caller, buf: &[u8], push: impl FnOnce(&mut Ring) -> usize) -> Result<usize> {
         if buf.is_empty() {
             return Ok(0);
         }
@@ -282,7 +292,7 @@ impl Pipe {
             cx.raise(Signal::SIGPIPE);
             return Err(Errno::EPIPE);
         }
-        let n = s.ring.push(buf, packet);
+        let n = push(&mut s.ring);
         drop(s);
         if n == 0 {
             return Err(Errno::EAGAIN);

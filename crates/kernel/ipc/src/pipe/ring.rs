@@ -1,7 +1,8 @@
 //! The pipe's buffer: a bounded queue of page-sized slots. Pure: bytes in, bytes out.
 //!
 //! Capacity counts slots, as on Linux: a small write shares the last slot when it fits
-//! there whole, otherwise it takes one of its own. Packets never share a slot.
+//! there whole, otherwise it takes one of its own. Packets never share a slot, nor do pages that were
+//! not copied by a write (vmsplice, splice, tee).
 
 use std::collections::VecDeque;
 
@@ -16,6 +17,8 @@ struct Slot {
     data: Vec<u8>,
     start: usize,
     packet: bool,
+    /// A later write may go on in it.
+    open: bool,
 }
 
 /// Queue of bytes with a bound on slots.
@@ -34,6 +37,8 @@ pub struct SlotState {
     pub read: usize,
     /// A packet of O_DIRECT.
     pub packet: bool,
+    /// A later write may go on in it.
+    pub open: bool,
 }
 
 /// A ring as plain data, for a checkpoint.
@@ -59,7 +64,7 @@ impl From<&RingState> for Ring {
         let slot = |s: &SlotState| {
             let mut data = vec![0; s.read];
             data.extend_from_slice(&s.unread);
-            Slot { data, start: s.read, packet: s.packet }
+            Slot { data, start: s.read, packet: s.packet, open: s.open }
         };
         Ring { slots: s.slots.iter().map(slot).collect(), max: s.max, spare: Vec::new() }
     }
@@ -72,6 +77,7 @@ impl Ring {
             unread: s.data.get(s.start..).unwrap_or_default().to_vec(),
             read: s.start,
             packet: s.packet,
+            open: s.open,
         };
         RingState { slots: self.slots.iter().map(slot).collect(), max: self.max }
     }
@@ -123,7 +129,7 @@ impl Ring {
         if !packet
             && tail > 0
             && let Some(last) = self.slots.back_mut()
-            && !last.packet
+            && last.open
             && last.data.len() + tail <= SLOT
         {
             last.data.extend_from_slice(&buf[..tail]);
@@ -133,7 +139,22 @@ impl Ring {
             let n = (buf.len() - done).min(SLOT);
             let mut data = self.spare.pop().unwrap_or_default();
             data.extend_from_slice(&buf[done..done + n]);
-            self.slots.push_back(Slot { data, start: 0, packet });
+            self.slots.push_back(Slot { data, start: 0, packet, open: !packet });
+            done += n;
+        }
+        done
+    }
+
+    /// Appends as much of `buf` as fits, in slots that later writes do not share, and returns how much that was. The
+    /// first slot holds `first` bytes at most.
+    pub fn push_pages(&mut self, buf: &[u8], first: usize) -> usize {
+        let mut done = 0;
+        while done < buf.len() && !self.is_full() {
+            let most = if done == 0 { first.clamp(1, SLOT) } else { SLOT };
+            let n = (buf.len() - done).min(most);
+            let mut data = self.spare.pop().unwrap_or_default();
+            data.extend_from_slice(&buf[done..done + n]);
+            self.slots.push_back(Slot { data, start: 0, packet: false, open: false });
             done += n;
         }
         done
@@ -193,7 +214,7 @@ impl Ring {
                 continue;
             }
             let data = s.data[s.start..s.start + n].to_vec();
-            to.slots.push_back(Slot { data, start: 0, packet: s.packet });
+            to.slots.push_back(Slot { data, start: 0, packet: s.packet, open: false });
             if keep {
                 at += 1;
             } else {
@@ -290,9 +311,21 @@ mod tests {
         assert_eq!(b.pop(&mut [0; 2 * SLOT]), SLOT + 10);
         assert_eq!(a.splice(&mut b, 5, false), 5);
         assert_eq!((a.len(), b.len()), (2 * SLOT - 5, 5));
-        // A slot that shares its data with no other slot can still grow.
+        // A part of a slot is a page of its own, which later writes do not share; a slot that moved whole can still grow.
         assert_eq!(b.push(b"x", false), 1);
-        assert_eq!(b.len(), 6);
+        assert_eq!((b.len(), b.slots.len()), (6, 2));
+        let (mut a, mut b) = (Ring::new(2), Ring::new(2));
+        a.push(b"ab", false);
+        assert_eq!((a.splice(&mut b, 2, false), b.push(b"c", false), b.slots.len()), (2, 1, 1));
+    }
+
+    #[test]
+    fn pages_of_others_are_not_shared() {
+        let mut r = Ring::new(4);
+        assert_eq!((r.push_pages(b"a", SLOT), r.push(b"b", false), r.push(b"c", false)), (1, 1, 1));
+        assert_eq!((r.slots.len(), Ring::from(&r.state()).push(b"d", false)), (2, 1));
+        assert_eq!((r.push_pages(&[1; 2 * SLOT], 3), r.slots.len()), (SLOT + 3, 4));
+        assert_eq!(r.push_pages(b"x", SLOT), 0);
     }
 
     #[test]

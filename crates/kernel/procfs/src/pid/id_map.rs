@@ -8,8 +8,10 @@ use std::sync::Arc;
 use user_ns::{IdMap, Ids, UserNamespace};
 
 fn namespace(at: &At) -> Result<Arc<UserNamespace>> {
-    let creds = at.proc()?.creds(at.kernel()).ok_or(Errno::ESRCH)?;
-    Ok(creds.user_ns.clone())
+    let proc = at.proc()?;
+    let left = || proc.group.left.get().map(|left| left.user_ns.clone());
+    let creds = proc.creds(at.kernel());
+    creds.map(|creds| creds.user_ns.clone()).or_else(left).ok_or(Errno::ESRCH)
 }
 
 pub fn uid_map(at: &At) -> Result<Vec<u8>> {

@@ -8,6 +8,7 @@ use kernfs::{At, Entry, What, line};
 use rights::Cap;
 use sched::{IoTotals, add_io};
 use std::fmt::Write;
+use std::num::IntErrorKind;
 use std::sync::atomic::Ordering;
 use task::Task;
 
@@ -180,13 +181,21 @@ pub fn coredump_filter(at: &At) -> Result<Vec<u8>> {
 /// Takes a number in any base, as kstrtouint does; bits that mean nothing are dropped.
 pub fn set_coredump_filter(at: &At, data: &[u8]) -> Result<()> {
     const KNOWN: u32 = 0x1ff;
-    let text = std::str::from_utf8(data).map_err(|_| Errno::EINVAL)?.trim_end_matches('\n');
+    let text = std::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let text = text.strip_prefix('+').unwrap_or(text);
     let (digits, base) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None if text.len() > 1 && text.starts_with('0') => (text, 8),
         None => (text, 10),
     };
-    let value = u32::from_str_radix(digits, base).map_err(|_| Errno::EINVAL)?;
+    let value = match u32::from_str_radix(digits, base) {
+        // A second sign is none of a number.
+        _ if digits.starts_with('+') => return Err(Errno::EINVAL),
+        Ok(value) => value,
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => return Err(Errno::ERANGE),
+        Err(_) => return Err(Errno::EINVAL),
+    };
     let mm = at.proc()?.mm().ok_or(Errno::ESRCH)?;
     mm.dump_filter.store(value & KNOWN, Ordering::Relaxed);
     Ok(())

@@ -81,7 +81,7 @@ pub fn signal_sets(p: &Proc, task: Option<&Task>) -> SignalSets {
             _ => caught.add(s),
         }
     }
-    let blocked = task.map_or(SigSet::EMPTY, |t| t.blocked());
+    let blocked = task.map_or(SigSet::EMPTY, |t| t.blocked_now());
     SignalSets { pending, shared, blocked, ignored, caught }
 }
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use vfs::{InodeRef, OpenFile};
 
 /// [`PeerCred`] as plain data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CredState {
     /// The process, by its number in the sandbox's own PID namespace.
     pub pid: Option<i32>,
@@ -29,6 +29,8 @@ pub struct CredState {
     pub uid: u32,
     /// Group ID.
     pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Option<Vec<u32>>,
 }
 
 /// A message as plain data.
@@ -183,14 +185,20 @@ impl Places {
 }
 
 fn cred_state(cred: &PeerCred) -> CredState {
-    CredState { pid: cred.pid.as_ref().map(|pid| pid.nr()), uid: cred.uid, gid: cred.gid }
+    CredState {
+        pid: cred.pid.as_ref().map(|pid| pid.nr()),
+        uid: cred.uid,
+        gid: cred.gid,
+        groups: cred.groups.as_deref().map(<[u32]>::to_vec),
+    }
 }
 
 /// Finds a process by its number in the sandbox's own PID namespace.
 type FindPid<'a> = &'a dyn Fn(i32) -> Option<Arc<Pid>>;
 
 fn cred(saved: &CredState, find: FindPid<'_>) -> PeerCred {
-    PeerCred { pid: saved.pid.and_then(find), ..PeerCred::outside(saved.uid, saved.gid) }
+    let groups = saved.groups.as_deref().map(Into::into);
+    PeerCred { pid: saved.pid.and_then(find), groups, ..PeerCred::outside(saved.uid, saved.gid) }
 }
 
 /// Sockets that are restored without their messages.

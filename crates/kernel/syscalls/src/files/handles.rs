@@ -2,6 +2,7 @@
 
 use crate::arg::{DirFd, PathPtr, Ptr};
 use crate::at::{self, At};
+use crate::files::own_handles;
 use abi::Errno;
 use caller::{Failure, HasCredentials};
 use namei::handles::{self, COMPARED, OPENED};
@@ -57,17 +58,22 @@ pub fn name_to_handle_at(
     look.set(Lookup::EMPTY_PATH, flags & libc::AT_EMPTY_PATH != 0);
     let place = At::with_flags(c, dir, path, flags)?.lookup(c, look)?;
     let compared = flags & AT_HANDLE_FID != 0;
+    let own = own_handles::encode(place.inode()).filter(|_| !connectable);
     // No file system here finds names by handles, as tmpfs of Linux does not.
-    if connectable || !compared && !place.mount.sb.fs.opens_by_handle() {
+    if connectable || own.is_none() && !compared && !place.mount.sb.fs.opens_by_handle() {
         return Err(Errno::EOPNOTSUPP.into());
     }
     let (room, _) = header(c, handle)?;
     if room > MOST {
         return Err(Errno::EINVAL.into());
     }
-    let mut raw = (HANDLE_SIZE as u32).to_ne_bytes().to_vec();
-    let fits = room as usize >= HANDLE_SIZE;
-    if fits {
+    let size = own.as_ref().map_or(HANDLE_SIZE, |(_, bytes)| bytes.len());
+    let mut raw = (size as u32).to_ne_bytes().to_vec();
+    let fits = room as usize >= size;
+    if let Some((kind, bytes)) = own.filter(|_| fits) {
+        raw.extend(kind.to_ne_bytes());
+        raw.extend(bytes);
+    } else if fits {
         let (made, opens) = handles::encode(&place, compared)?;
         raw.extend(if opens { OPENED } else { COMPARED }.to_ne_bytes());
         raw.extend(made.to_bytes());
@@ -83,10 +89,24 @@ pub fn name_to_handle_at(
     if fits { Ok(0) } else { Err(Errno::EOVERFLOW.into()) }
 }
 
+/// What follows the header.
+fn handle_bytes(c: &Current, handle: Ptr, size: u32) -> abi::Result<Vec<u8>> {
+    let mut bytes = vec![0; size as usize];
+    let start = handle.0.checked_add(HEADER).ok_or(Errno::EFAULT)?;
+    c.read_bytes(start, &mut bytes)?;
+    Ok(bytes)
+}
+
 pub fn open_by_handle_at(c: &mut Current, mount: DirFd, handle: Ptr, flags: i32) -> SysResult {
     let (size, kind) = header(c, handle)?;
     if size == 0 || size > MOST || kind < 0 || kind & USER_FLAGS & !(IS_CONNECTABLE | IS_DIR) != 0 {
         return Err(Errno::EINVAL.into());
+    }
+    if let Some(of) = own_handles::named_by(c, mount) {
+        let bytes = handle_bytes(c, handle, size)?;
+        let slot = c.fd_table().reserve(crate::files::open::limit(c))?;
+        let file = own_handles::open(c, of, (kind, &bytes), flags)?;
+        return Ok(slot.commit(file, flags & libc::O_CLOEXEC != 0) as u64);
     }
     let mount = if mount == at::CWD {
         c.fs().view().cwd.mount.clone()
@@ -100,9 +120,7 @@ pub fn open_by_handle_at(c: &mut Current, mount: DirFd, handle: Ptr, flags: i32)
     if !c.creds().capable(Cap::DAC_READ_SEARCH) {
         return Err(Errno::EPERM.into());
     }
-    let mut bytes = vec![0; size as usize];
-    let start = handle.0.checked_add(HEADER).ok_or(Errno::EFAULT)?;
-    c.read_bytes(start, &mut bytes)?;
+    let bytes = handle_bytes(c, handle, size)?;
     let handle = Handle::from_bytes(&bytes).filter(|_| kind & !USER_FLAGS == OPENED).ok_or(Errno::ESTALE)?;
     let place = handles::decode(&mount, handle)?;
     if kind & IS_DIR != 0 && !place.is_dir() {

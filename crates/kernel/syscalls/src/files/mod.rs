@@ -8,6 +8,7 @@ pub(crate) mod handles;
 pub(crate) mod ioctl;
 pub(crate) mod open;
 pub(crate) mod outgoing;
+mod own_handles;
 pub(crate) mod pipe;
 pub(crate) mod quota;
 pub(crate) mod read_write;

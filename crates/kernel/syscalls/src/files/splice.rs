@@ -8,13 +8,14 @@ use abi::stat::{S_IFDIR, S_IFREG};
 use abi::{Errno, Result};
 use caller::Failure;
 use files::io::{self, MAX_RW};
-use ipc::pipe::Pipe;
+use ipc::pipe::{Pipe, SLOT};
 use policy::Kind;
 use socket::SocketFile;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
 use vfs::OpenFile;
 use vfs::file::file_kind;
+use vfs::notify::{self, event};
 use vfs::policing;
 use vfs::retry::retry;
 use wait::Events;
@@ -179,6 +180,17 @@ fn same_file(a: &OpenFile, b: &OpenFile) -> Result<bool> {
     Ok((a.dev, a.ino) == (b.dev, b.ino))
 }
 
+/// Whether copy_file_range(2) works from one file to the other: within a file system, and among those of a kind that
+/// copies by itself.
+fn copies_between(from: &OpenFile, to: &OpenFile) -> Result<bool> {
+    const COPIES: [&str; 2] = ["overlay", "fuse"];
+    let (Some(a), Some(b)) = (&from.path, &to.path) else {
+        return Ok(from.attr()?.dev == to.attr()?.dev);
+    };
+    let kind = a.mount.fs().kind();
+    Ok(Arc::ptr_eq(&a.mount.sb, &b.mount.sb) || kind == b.mount.fs().kind() && COPIES.contains(&kind))
+}
+
 pub fn copy_file_range(
     c: &mut Current,
     input: Fd,
@@ -208,13 +220,15 @@ pub fn copy_file_range(
     if !from.readable() || !to.writable() || to.flags() & libc::O_APPEND != 0 {
         return Err(Errno::EBADF.into());
     }
+    if !copies_between(&from, &to)? {
+        return Err(Errno::EXDEV.into());
+    }
     if a.at.checked_add(len).is_none() || b.at.checked_add(len).is_none() {
         return Err(Errno::EOVERFLOW.into());
     }
     decide(c, &from, &to)?;
-    // Up to the end of the input; what it reports as empty (proc) is read to its end.
-    let size = from.fresh_attr(c)?.size;
-    let len = if size > 0 { len.min(size.saturating_sub(a.at)) } else { len };
+    // Up to the end of the input; what it reports as empty (proc) has nothing to copy.
+    let len = len.min(from.fresh_attr(c)?.size.saturating_sub(a.at));
     let len = io::limit(c, b.at, len)?;
     if same_file(&from, &to)? && a.at < b.at + len && b.at < a.at + len {
         return Err(Errno::EINVAL.into());
@@ -317,6 +331,25 @@ fn drain(
     Ok(done)
 }
 
+/// Gives bytes to a pipe as pages, and waits until all have a place. The first page has `first` bytes at most.
+fn put_pages(
+    c: &Current,
+    (to, pipe): (&OpenFile, &Pipe),
+    bytes: &[u8],
+    first: usize,
+) -> (usize, Result<(), Failure>) {
+    let mut done = 0;
+    while done < bytes.len() {
+        let most = if done == 0 { first } else { SLOT };
+        match retry(c, to, Events::WRITABLE, || pipe.take_pages(c, &bytes[done..], most)) {
+            Ok(n) => done += n,
+            Err(e) => return (done, Err(e)),
+        }
+        notify::by_file(c, to, event::MODIFY);
+    }
+    (done, Ok(()))
+}
+
 /// From anything to a pipe: one pass, as much as there is room for.
 fn fill(
     c: &Current,
@@ -341,7 +374,8 @@ fn fill(
     };
     let n = if waits { retry(c, from, Events::READABLE | Events::PRI, pass)? } else { pass()? };
     // Another thread may have taken the room: the bytes that were read must not be lost.
-    let (m, r) = outgoing::send_all(c, to, &buf[..n], false);
+    let first = if from.ops.seekable() { SLOT - off.at as usize % SLOT } else { SLOT };
+    let (m, r) = put_pages(c, (to, pipe), &buf[..n], first);
     off.at += m as u64;
     outcome(m, if n == 0 { Ok(()) } else { r })
 }
@@ -440,14 +474,33 @@ pub fn tee(c: &mut Current, input: Fd, out: Fd, len: u64, flags: u32) -> SysResu
     Ok(relay(c, (&from, &a), (&to, &b), len, true, flags)? as u64)
 }
 
+/// Gives what lies at `iov` to a pipe, each page of each piece as one of the pipe's own, as far as there is room.
+fn give_pages(c: &Current, f: &OpenFile, pipe: &Pipe, iov: &Iov) -> Result<usize> {
+    let mut scratch = Scratch::new();
+    let mut done = 0;
+    for (at, n) in iov.pages() {
+        let buf = scratch.get(n);
+        let taken = pipe.room(c).and_then(|_| match c.read_some(at, buf) {
+            Ok(got) if got == n => pipe.take_pages(c, buf, SLOT),
+            _ => Err(Errno::EFAULT),
+        });
+        match taken {
+            Ok(n) => done += n,
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+    }
+    notify::by_file(c, f, event::MODIFY);
+    c.task.io.wrote(done as u64);
+    Ok(done)
+}
+
 pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> SysResult {
     if flags & !SPLICE_F_ALL != 0 {
         return Err(Errno::EINVAL.into());
     }
     let f = c.file(fd.0)?;
-    if Pipe::of(&f).is_none() {
-        return Err(Errno::EBADF.into());
-    }
+    let pipe = Pipe::of(&f).cloned().ok_or(Errno::EBADF)?;
     let iov = Iov::read(c, iov.0, count)?;
     if iov.len == 0 {
         return Ok(0);
@@ -457,11 +510,12 @@ pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> Sy
         io::check_readable(&f)?;
         return transfer::read(c, &f, &iov, How { nowait, ..How::default() });
     }
+    policing::decide_io(c, Kind::FileWrite, &f)?;
     // Waits until something fits, then takes what does: unlike write(2), not everything.
     loop {
-        match transfer::write(c, &f, &iov, How { nowait: true, ..How::default() }) {
-            Err(SysErr::Errno(Errno::EAGAIN)) if !nowait => {}
-            done => return done,
+        match give_pages(c, &f, &pipe, &iov) {
+            Err(Errno::EAGAIN) if !nowait => {}
+            done => return Ok(done? as u64),
         }
         retry(c, &f, Events::WRITABLE, || match f.ops.poll(c, &f).intersects(Events::OUT | Events::ERR) {
             true => Ok(()),

@@ -184,6 +184,23 @@ fn basics(s: &mut StatMount, m: &Arc<Mount>, mask: u64) {
     }
 }
 
+/// An option as it was given, where the list has escapes (`\054` for a comma).
+fn unescaped(option: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(option.len());
+    let mut rest = option;
+    while let Some((&b, after)) = rest.split_first() {
+        let octal = match after {
+            [x @ b'0'..=b'3', y @ b'0'..=b'7', z @ b'0'..=b'7', ..] if b == b'\\' => {
+                Some((x - b'0') << 6 | (y - b'0') << 3 | (z - b'0'))
+            }
+            _ => None,
+        };
+        out.push(octal.unwrap_or(b));
+        rest = if octal.is_some() { &after[3..] } else { after };
+    }
+    out
+}
+
 fn texts(cx: &dyn Caller, s: &mut StatMount, m: &Arc<Mount>, view: &View, mask: u64) -> Vec<u8> {
     let mut text = Text(Vec::new());
     let mut put = |bit: u64, what: &[u8], to: &mut u32| {
@@ -204,8 +221,9 @@ fn texts(cx: &dyn Caller, s: &mut StatMount, m: &Arc<Mount>, view: &View, mask: 
     let options = m.fs().options();
     put(MNT_OPTS, options.as_bytes(), &mut s.mnt_opts);
     put(SB_SOURCE, &m.source, &mut s.sb_source);
-    let array: Vec<&str> = options.split(',').filter(|o| !o.is_empty()).collect();
-    put(OPT_ARRAY, array.join("\0").as_bytes(), &mut s.opt_array);
+    let array: Vec<Vec<u8>> =
+        options.split(',').filter(|o| !o.is_empty()).map(|o| unescaped(o.as_bytes())).collect();
+    put(OPT_ARRAY, &array.join(&0), &mut s.opt_array);
     if s.opt_array != 0 {
         s.opt_num = array.len() as u32;
     }

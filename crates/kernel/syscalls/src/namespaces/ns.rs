@@ -50,6 +50,7 @@ const NS_GET_PARENT: u32 = 0xb702;
 const NS_GET_NSTYPE: u32 = 0xb703;
 const NS_GET_OWNER_UID: u32 = 0xb704;
 const NS_GET_MNTNS_ID: u32 = 0x8008_b705;
+const NS_GET_ID: u32 = 0x8008_b70d;
 const NS_GET_PID_FROM_PIDNS: u32 = 0x8004_b706;
 const NS_GET_TGID_FROM_PIDNS: u32 = 0x8004_b707;
 const NS_GET_PID_IN_PIDNS: u32 = 0x8004_b708;
@@ -101,6 +102,10 @@ fn of_namespace(c: &mut Current, ns: &Namespace, cmd: u32, arg: u64) -> SysResul
             let Namespace::User(ns) = ns else { return Err(Errno::EINVAL.into()) };
             let uid = c.creds().user_ns.show_user(ns.owner());
             c.write_value(arg, &uid)?;
+            Ok(0)
+        }
+        NS_GET_ID => {
+            c.write_value(arg, &ns.inum())?;
             Ok(0)
         }
         NS_GET_MNTNS_ID => {

@@ -59,7 +59,11 @@ pub fn all(task: &Task, mm: &Mm, info: Option<&SigInfo>, threads: &[CoreThread])
     let n = mm.space.read(from, &mut line);
     line.truncate(n);
     let files = files(task, mm);
+    let code = |i: usize| if i == 0 { info.map_or(0, |info| info.code) } else { 0 };
+    let threads: Vec<_> = threads.iter().enumerate().map(|(i, t)| thread(t, info, code(i), ids)).collect();
+    let layout = core_file::enabled(&threads).map(hostsys::cpu::component_places).unwrap_or_default();
     let process = Process {
+        layout: &layout,
         nice: task.scheduling.nice.load(Ordering::Relaxed) as i8,
         owner: [creds.uid, creds.gid],
         ids,
@@ -69,7 +73,5 @@ pub fn all(task: &Task, mm: &Mm, info: Option<&SigInfo>, threads: &[CoreThread])
         auxv: &image.auxv,
         files: &files,
     };
-    let code = |i: usize| if i == 0 { info.map_or(0, |info| info.code) } else { 0 };
-    let threads: Vec<_> = threads.iter().enumerate().map(|(i, t)| thread(t, info, code(i), ids)).collect();
     core_file::notes(&process, &threads)
 }

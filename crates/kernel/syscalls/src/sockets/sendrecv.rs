@@ -104,7 +104,7 @@ fn claimed(c: &Current, u: Ucred) -> Result<PeerCred> {
     }
     let pid = c.find_pid(c.find_vpid(u.pid)).ok_or(Errno::ESRCH)?;
     let process = c.process_of(&pid);
-    Ok(PeerCred { pid: Some(pid), uid: user, gid: group, process })
+    Ok(PeerCred { pid: Some(pid), uid: user, gid: group, groups: None, process })
 }
 
 fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {

@@ -191,6 +191,8 @@ fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
 
 /// SO_COOKIE.
 const SO_COOKIE: i32 = 57;
+const SO_PEERNAME: i32 = 28;
+const SO_PEERGROUPS: i32 = 59;
 const SO_PEERPIDFD: i32 = 77;
 
 /// Options with a value that is a `struct sock_fprog`; the last one is PACKET_FANOUT_DATA.
@@ -272,6 +274,23 @@ fn get_option(c: &mut Current, fd: Fd, (level, name): (i32, i32), value: Ptr, le
             peer.shown_to(c).as_bytes().to_vec()
         }
         libc::SOL_SOCKET if name == SO_PEERPIDFD => return peer_pidfd(c, &s, (value, len), room),
+        libc::SOL_SOCKET if name == SO_PEERNAME => {
+            let name = s.ops()?.peer_addr()?;
+            if name.len() < room {
+                return Err(Errno::EINVAL.into());
+            }
+            name
+        }
+        libc::SOL_SOCKET if name == SO_PEERGROUPS => {
+            let groups = s.ops()?.peer_cred().groups.ok_or(Errno::ENODATA)?;
+            let needed = groups.len() * size_of::<u32>();
+            if room < needed {
+                c.write_value(len.0, &(needed as i32))?;
+                return Err(Errno::ERANGE.into());
+            }
+            let ns = &c.creds().user_ns;
+            groups.iter().flat_map(|group| ns.show_group(*group).to_ne_bytes()).collect()
+        }
         libc::SOL_SOCKET if name == SO_COOKIE => s.cookie()?.to_ne_bytes().to_vec(),
         libc::SOL_SOCKET => options::get(s.ops()?, name)?,
         _ => s.ops()?.get_option(level, name)?,

@@ -133,6 +133,17 @@ pub fn personality(c: &mut Current, p: u64) -> SysResult {
     Ok(old.into())
 }
 
+pub fn vhangup(c: &mut Current) -> SysResult {
+    if !c.creds().capable(Cap::SYS_TTY_CONFIG) {
+        return Err(Errno::EPERM.into());
+    }
+    let terminal = c.kernel().tree.lock().terminal(c.sid()).cloned();
+    if let Some(terminal) = terminal {
+        terminal.hang_up_slave();
+    }
+    Ok(0)
+}
+
 pub fn reboot(c: &mut Current, m1: i32, m2: i32, _cmd: i32, _arg: u64) -> SysResult {
     const MAGIC2: [i32; 4] = [672274793, 85072278, 369367448, 537993216];
     if !c.pid_ns().is_some_and(|ns| c.creds().ns_capable(ns.user_ns(), Cap::SYS_BOOT)) {

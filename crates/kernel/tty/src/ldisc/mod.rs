@@ -106,8 +106,8 @@ impl Ldisc {
     pub fn set_termios(&mut self, t: Termios) -> Effects {
         let old = std::mem::replace(&mut self.termios, t);
         let mut fx = Effects::default();
-        if (old.lflag ^ t.lflag) & libc::ICANON != 0 {
-            if t.l(libc::ICANON) {
+        if old.edits() != t.edits() {
+            if t.edits() {
                 // Raw characters become a line without an end of its own.
                 if let Some(c) = self.ready.back_mut() {
                     c.end = End::Line;
@@ -138,7 +138,7 @@ impl Ldisc {
     /// True when more input can be taken. While a canonical reader has no complete line there is
     /// always room: what exceeds the line is dropped, so that its end can arrive.
     pub fn has_room(&self) -> bool {
-        self.waiting() < CAPACITY || (self.termios.l(libc::ICANON) && self.ready.is_empty())
+        self.waiting() < CAPACITY || (self.termios.edits() && self.ready.is_empty())
     }
 
     /// Throws away what has not been read.
@@ -155,6 +155,13 @@ impl Ldisc {
         let mut c = if t.i(libc::ISTRIP) { byte & 0x7f } else { byte };
         if t.i(libc::IUCLC) && t.l(libc::IEXTEN) {
             c = lower(c);
+        }
+        // The program behind the master has dealt with all else already.
+        if t.l(libc::EXTPROC) {
+            if self.waiting() < CAPACITY {
+                self.keep(c);
+            }
+            return;
         }
         if std::mem::take(&mut self.literal) {
             return self.take(c, false);
@@ -238,7 +245,7 @@ impl Ldisc {
     }
 
     fn keep(&mut self, c: u8) {
-        if self.termios.l(libc::ICANON) {
+        if self.termios.edits() {
             self.line.push(c);
         } else {
             self.ready.push_back(Cell { byte: c, end: End::No });
