@@ -417,6 +417,30 @@ TEST(handles_mount_id) {
     CHECK_EQ(st.stx_mnt_id, unique);
 }
 
+TEST(handles_of_processes) {
+    struct handle h = {0}, again = {0};
+    struct stat st, of;
+    int m, self = SYS((int)syscall(SYS_pidfd_open, getpid(), 0));
+    SYS(encode(self, "", &h, &m, AT_EMPTY_PATH));
+    CHECK_EQ(h.bytes, 8);
+    CHECK_EQ(h.type, 0xfe);
+    SYS(encode(self, "", &again, &m, AT_EMPTY_PATH | FID));
+    CHECK_MEM(h.data, again.data, 8);
+    pid_t p = FORK();
+    if (p == 0)
+        for (;;) pause();
+    int child = SYS((int)syscall(SYS_pidfd_open, p, 0));
+    SYS(encode(child, "", &h, &m, AT_EMPTY_PATH));
+    OK(fstat(child, &of));
+    int fd = SYS(decode(self, &h, O_CLOEXEC));
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_ino, of.st_ino);
+    SYS(close(SYS(decode(-10002, &h, O_CLOEXEC)))); // FD_PIDFS_ROOT
+    CHECK_ERR(decode(self, &h, O_TRUNC), EINVAL);
+    OK(syscall(SYS_pidfd_send_signal, fd, SIGKILL, 0, 0));
+    t_status(p);
+    CHECK_ERR(decode(self, &h, O_CLOEXEC), ESTALE);
+}
 TEST(handles_of_namespaces) {
     static const char *kinds[] = {"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"};
     static const unsigned flags[] = {0x2000000, 0x8000000, 0x20000, 0x40000000, 0x20000000, 0x80, 0x10000000, 0x4000000};

@@ -36,6 +36,23 @@ TEST(pidfd_of_a_reaped_process) {
     CHECK(strstr(text, "Pid:\t-1\n"));
     CHECK_ERR(syscall(SYS_pidfd_send_signal, fd, 0, 0, 0), ESRCH);
 }
+// A descriptor that comes from outside of the caller's PID namespace gives no right to signal.
+TEST(pidfd_of_another_namespace) {
+    int outside = SYS((int)syscall(SYS_pidfd_open, getpid(), 0)), dir = SYS(open("/proc/self", O_RDONLY | O_DIRECTORY));
+    OK(syscall(SYS_pidfd_send_signal, outside, 0, 0, 0));
+    SYS(unshare(CLONE_NEWPID));
+    pid_t p = FORK();
+    if (p == 0) {
+        CHECK_ERR(syscall(SYS_pidfd_send_signal, outside, 0, 0, 0), EINVAL);
+        CHECK_ERR(syscall(SYS_pidfd_send_signal, outside, SIGKILL, 0, 0), EINVAL);
+        CHECK_ERR(syscall(SYS_pidfd_send_signal, dir, SIGKILL, 0, 0), EINVAL);
+        OK(syscall(SYS_pidfd_send_signal, SYS((int)syscall(SYS_pidfd_open, getpid(), 0)), 0, 0, 0));
+        _exit(0);
+    }
+    int inside = SYS((int)syscall(SYS_pidfd_open, p, 0));
+    CHECK_STATUS(t_status(p), "exit 0");
+    CHECK_ERR(syscall(SYS_pidfd_send_signal, inside, 0, 0, 0), ESRCH);
+}
 static volatile int tid, leave, got_tid, got_code;
 static void *thread(void *x) {
     tid = syscall(SYS_gettid);

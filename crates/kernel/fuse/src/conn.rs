@@ -327,6 +327,9 @@ impl Connection {
             if s.phase != Phase::Ready {
                 return Err(Errno::ENOTCONN);
             }
+            if s.is_crowded() {
+                return Err(Errno::EIO);
+            }
             s.push(call, ids, Some(slot.clone()))
         };
         self.readers.notify(Events::READABLE);
@@ -349,11 +352,12 @@ impl Connection {
         }
     }
 
-    /// Makes a request without waiting for its answer.
+    /// Makes a request without waiting for its answer. FUSE_FLUSH, of which each process that ends makes one for each of its
+    /// descriptors, is left out while the daemon is far behind.
     pub fn tell(&self, call: Call) {
         {
             let mut s = self.state.lock();
-            if s.phase != Phase::Ready {
+            if s.phase != Phase::Ready || call.opcode == op::FLUSH && s.is_crowded() {
                 return;
             }
             s.push(call, Ids { uid: 0, gid: 0, pid: 0 }, None);

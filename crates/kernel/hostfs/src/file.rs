@@ -66,6 +66,14 @@ impl Drop for Written {
     }
 }
 
+/// The mode to put back when a change of the content has cost a file set-ID bits. `None` where somebody has given it
+/// another mode or owner meanwhile, whose bits must not come back.
+pub(crate) fn lost_set_id(before: &Attr, now: &Attr) -> Option<u32> {
+    let same = (before.uid, before.gid, before.mode & !0o6000) == (now.uid, now.gid, now.mode & !0o6000);
+    (same && before.mode & !now.mode & 0o6000 != 0 && now.mode & !before.mode == 0)
+        .then_some(before.mode & 0o7777)
+}
+
 impl File {
     /// `exact`: the descriptor can do no more than the open file, which is open for `access`.
     pub fn new(node: Arc<Node>, fd: Option<Arc<OwnedFd>>, exact: bool, access: Access) -> File {
@@ -88,22 +96,23 @@ impl File {
         }
     }
 
-    /// The mode that a change of the content by this caller leaves as it is, set-ID bits included. The host takes them away whenever
-    /// its own caller lacks CAP_FSETID in its initial user namespace, as the sentry does.
-    fn kept_mode(&self, cx: &dyn Caller) -> Option<u32> {
-        let mode = self.node.known().mode;
-        (mode & 0o6000 != 0 && cx.creds().capable(Cap::FSETID)).then_some(mode & 0o7777)
+    /// A change of the content by this caller leaves set-ID bits as they are. The host takes them away whenever its own caller
+    /// lacks CAP_FSETID in its initial user namespace, as the sentry does.
+    fn keeps_set_id(&self, cx: &dyn Caller) -> bool {
+        self.node.known().mode & 0o6000 != 0 && cx.creds().capable(Cap::FSETID)
     }
 
     /// Changes the content with `change`.
     fn change<T>(&self, cx: &dyn Caller, change: impl FnOnce(&Arc<OwnedFd>) -> Result<T>) -> Result<T> {
-        let kept = self.kept_mode(cx);
+        let keeps = self.keeps_set_id(cx);
         let _changing = self.node.writing();
         let fd = self.fd()?;
+        let before = if keeps { host::stat(&*fd).ok() } else { None };
         let done = change(&fd)?;
-        if let Some(mode) = kept {
+        if let Some(mode) = before.and_then(|before| lost_set_id(&before, &host::stat(&*fd).ok()?)) {
             let changes = Changes { mode: Some(mode), ..Changes::default() };
-            self.node.fs.top.set_attr(Target::Open(&fd), &changes)?;
+            // The content is changed already. A sentry that does not own the file cannot put the bits back.
+            let _ = self.node.fs.top.set_attr(Target::Open(&fd), &changes);
         }
         Ok(done)
     }
@@ -281,7 +290,7 @@ impl MapOps for File {
     }
     fn lend_to_write(&self, cx: &dyn Caller, file: &OpenFile, len: usize) -> Option<LentFd> {
         let exclusive = self.node.fs.mode == Mode::Exclusive;
-        if !self.exact || !file.writable() || exclusive || self.kept_mode(cx).is_some() {
+        if !self.exact || !file.writable() || exclusive || self.keeps_set_id(cx) {
             return None;
         }
         // The watch on the directory would tell of each one as if others had made it.
@@ -312,5 +321,22 @@ impl MapOps for File {
     }
     fn image_fd(&self) -> Option<Arc<OwnedFd>> {
         self.image().and_then(|_| self.fd().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_id_bits_come_back_to_what_nobody_changed() {
+        let file = |mode: u32, uid: u32| Attr { mode: libc::S_IFREG | mode, uid, ..Attr::default() };
+        assert_eq!(lost_set_id(&file(0o6755, 0), &file(0o755, 0)), Some(0o6755));
+        assert_eq!(lost_set_id(&file(0o2745, 0), &file(0o745, 0)), Some(0o2745));
+        assert_eq!(lost_set_id(&file(0o6755, 0), &file(0o2755, 0)), Some(0o6755));
+        for now in [file(0o6755, 0), file(0o755, 1), file(0o600, 0), file(0o4600, 0)] {
+            assert_eq!(lost_set_id(&file(0o6755, 0), &now), None);
+        }
+        assert_eq!(lost_set_id(&file(0o4755, 0), &file(0o2755, 0)), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::dir::Dir;
 use crate::fifo::Fifo;
-use crate::file::File;
+use crate::file::{File, lost_set_id};
 use crate::fs::Mode;
 use crate::node::{Change, ChangeCounts, Node, ahead, same_link};
 use crate::outside::{Object, Observed};
@@ -167,6 +167,9 @@ impl Inode for Node {
         let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
         let before = self.standing();
         let changing = if rights { self.changing() } else { self.writing() };
+        let set_id = self.known().mode & 0o6000 != 0 && set.size.is_some();
+        let stat = || held.as_ref().and_then(|fd| host::stat(&**fd).ok());
+        let owned = if set_id { stat() } else { None };
         if let Some(size) = set.size {
             match &held {
                 // The descriptor in use may be read-only: truncate through one that is not.
@@ -175,8 +178,10 @@ impl Inode for Node {
             }
         }
         // A caller that may keep them keeps them: the host has taken them away, as after a write.
-        let set_id = self.known().mode & 0o6000 != 0 && set.size.is_some();
-        let kept = if set_id { Some(self.known().mode & 0o7777) } else { None };
+        let kept = match owned {
+            Some(owned) => stat().and_then(|now| lost_set_id(&owned, &now)),
+            None => set_id.then(|| self.known().mode & 0o7777),
+        };
         let changes = Changes {
             mode: set.mode.or(kept),
             uid: set.uid,

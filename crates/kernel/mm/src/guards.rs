@@ -5,6 +5,8 @@
 
 use crate::imaged::Piece;
 use crate::map::MemoryMap;
+use crate::ops::MAX_MAP_COUNT;
+use abi::{Errno, Result};
 
 /// Drops what is in the pages, and guards them.
 pub const MADV_GUARD_INSTALL: i32 = 102;
@@ -12,13 +14,23 @@ pub const MADV_GUARD_INSTALL: i32 = 102;
 pub const MADV_GUARD_REMOVE: i32 = 103;
 
 impl MemoryMap {
-    /// Records that the pages of a range are guarded, or are not any more.
-    pub(crate) fn guard(&mut self, start: u64, end: u64, on: bool) {
-        if !on {
-            self.guards.remove(start, end);
-            return;
+    /// Guards the pages of a range, or takes their guards away. ENOMEM where that makes more guarded ranges than a process may
+    /// have mappings: the kernel keeps each of them.
+    pub(crate) fn guard(&mut self, start: u64, end: u64, on: bool) -> Result<()> {
+        if self.guards.len() >= MAX_MAP_COUNT && (on || self.guards.is_inside_one(start, end)) {
+            return Err(Errno::ENOMEM);
         }
-        self.guards.add(Piece { start, end, origin: None });
+        self.record_guard(start, end, on);
+        Ok(())
+    }
+
+    /// Records that the pages of a range are guarded, or are not any more.
+    pub(crate) fn record_guard(&mut self, start: u64, end: u64, on: bool) {
+        if on {
+            self.guards.add(Piece { start, end, origin: None });
+        } else {
+            self.guards.remove(start, end);
+        }
     }
 
     /// The guarded parts of a range.
@@ -58,14 +70,30 @@ mod tests {
     #[test]
     fn guards_follow_their_pages() {
         let mut m = MemoryMap::new(0, 1 << 30);
-        m.guard(0x1000, 0x3000, true);
-        m.guard(0x3000, 0x4000, true);
-        m.guard(0x2000, 0x3000, false);
+        m.guard(0x1000, 0x3000, true).unwrap();
+        m.guard(0x3000, 0x4000, true).unwrap();
+        m.guard(0x2000, 0x3000, false).unwrap();
         assert_eq!(m.guarded(0, 1 << 20), [(0x1000, 0x2000), (0x3000, 0x4000)]);
         assert_eq!(m.unguarded(&[(0x1000, 0x5000)]), [(0x2000, 0x3000), (0x4000, 0x5000)]);
         assert_eq!(m.moved_guards(0x1000, 0x3000, (0x9000, 0x3000)), [(0x9000, 0xa000), (0xb000, 0xc000)]);
         assert_eq!(m.moved_guards(0x1000, 0x3000, (0x9000, 0x1000)), [(0x9000, 0xa000)]);
         m.remove(0x1000, 0x2000);
         assert_eq!(m.guarded(0, 1 << 20), [(0x3000, 0x4000)]);
+    }
+
+    #[test]
+    fn guards_are_bounded() {
+        let mut m = MemoryMap::new(0, 1 << 40);
+        let mut at = (0..).map(|i| i * 0x2000);
+        let mut guard = |m: &mut MemoryMap| at.next().map(|at| m.guard(at, at + 0x1000, true)).unwrap();
+        for _ in 0..MAX_MAP_COUNT {
+            guard(&mut m).unwrap();
+        }
+        assert_eq!(guard(&mut m), Err(Errno::ENOMEM));
+        assert_eq!(guard(&mut m), Err(Errno::ENOMEM));
+        m.guard(0, 0x1000, false).unwrap();
+        m.guard(0, 0x1000, false).unwrap();
+        m.guard(0x2000, 0x3000, false).unwrap();
+        guard(&mut m).unwrap();
     }
 }

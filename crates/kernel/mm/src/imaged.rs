@@ -44,6 +44,16 @@ impl Piece {
 pub(crate) struct Imaged(BTreeMap<u64, Piece>);
 
 impl Imaged {
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether one range goes on on both sides of this one.
+    pub(crate) fn is_inside_one(&self, start: u64, end: u64) -> bool {
+        self.0.range(..start).next_back().is_some_and(|(_, piece)| piece.end > end)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

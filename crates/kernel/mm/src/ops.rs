@@ -129,7 +129,7 @@ impl Mm {
         let wiped: Vec<_> =
             map.iter().filter(|v| v.flags & WIPE_ON_FORK != 0).map(|v| (v.start, v.end)).collect();
         for (start, end) in wiped {
-            map.guard(start, end, false);
+            map.record_guard(start, end, false);
         }
         let all = (map.min, map.max);
         map.lock_future = false;
@@ -326,7 +326,7 @@ impl Mm {
                 return Err(Errno::EINVAL);
             }
             if matches!(advice, MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) {
-                self.map.lock().guard(a, b, advice == MADV_GUARD_INSTALL);
+                self.map.lock().guard(a, b, advice == MADV_GUARD_INSTALL)?;
             }
             ctx.queue(Action::Advise { addr: a, len: b - a, advice });
         }
@@ -480,7 +480,7 @@ impl Mm {
             }
             m.insert(Vma { start: target, end: target + new_len, offset: v.offset + (addr - v.start), ..v });
             imaged.into_iter().for_each(|piece| m.imaged.add(piece));
-            guards.into_iter().for_each(|(from, to)| m.guard(from, to, true));
+            guards.into_iter().for_each(|(from, to)| m.record_guard(from, to, true));
         }
         Ok(target)
     }

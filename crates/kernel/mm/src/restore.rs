@@ -87,6 +87,12 @@ impl<'a> Restorer<'a> {
         user_ns: Arc<UserNamespace>,
     ) -> Result<Arc<Mm>, String> {
         let extents: usize = saved.areas.iter().map(|a| 1 + a.pages.len() + a.kept.len()).sum();
+        let guards: usize = saved.areas.iter().map(|a| a.guards.len()).sum();
+        if guards > 2 * MAX_MAP_COUNT {
+            return Err(format!(
+                "an address space has {guards} guarded ranges, more than a process may have"
+            ));
+        }
         if extents > MAX_MAP_COUNT {
             return Err(format!("an address space consists of {extents} pieces, more than the host maps"));
         }
@@ -109,7 +115,7 @@ impl<'a> Restorer<'a> {
         }
         for (area, v) in &areas {
             self.queue_pages(ctx, v, area)?;
-            area.guards.iter().for_each(|(from, to)| map.guard(*from, *to, true));
+            area.guards.iter().for_each(|(from, to)| map.record_guard(*from, *to, true));
             if !copied(area) {
                 self.mapped(area).for_each(|(layer, _, e)| {
                     let origin = Some(Origin { layer, offset: e.offset });

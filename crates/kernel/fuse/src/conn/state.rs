@@ -1,6 +1,8 @@
 //! The queues of a connection: what the daemon reads next, and when it hears of nodes to forget.
 
-use super::{Call, FORGETS, Ids, MANY_FORGETS, MAX_FORGETS, MAX_UNWAITED, Open, Pending, Slot, State};
+use super::{
+    Call, FORGETS, Ids, MANY_FORGETS, MAX_BYTES, MAX_FORGETS, MAX_UNWAITED, Open, Pending, Slot, State,
+};
 use crate::wire::{self, ForgetOne, InHeader, op};
 use abi::Errno;
 use std::sync::Arc;
@@ -77,6 +79,11 @@ impl State {
         {
             self.bytes -= gone.message.len();
         }
+    }
+
+    /// The daemon is so far behind that what need not reach it does not.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.bytes >= MAX_BYTES || self.unwaited >= MAX_UNWAITED
     }
 
     pub(super) fn has_work(&self) -> bool {

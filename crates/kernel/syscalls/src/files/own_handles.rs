@@ -47,6 +47,9 @@ pub fn encode(inode: &InodeRef) -> Option<(i32, Vec<u8>)> {
     if let Some(ns) = Namespace::of(inode) {
         return Some((NAMESPACE, NsHandle::of(&ns).as_bytes().to_vec()));
     }
+    // A pidfd has no place in a tree: its inode is behind the open file.
+    let file = inode.as_special().and_then(|special| special.open_file());
+    let inode = file.and_then(|file| file.inode.as_ref())?;
     task::pidfd::handle_of(inode).map(|number| (PROCESS, number.as_bytes().to_vec()))
 }
 

@@ -383,6 +383,10 @@ fn pidfd_target(c: &Current, fd: Fd) -> Result<PidfdTarget, Errno> {
 pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u32) -> SysResult {
     pidfd_scope(flags, false)?;
     let PidfdTarget { group: g, thread, dead } = pidfd_target(c, fd)?;
+    // A descriptor may come from outside the caller's PID namespace, by SO_PEERPIDFD or in a message.
+    if g.pid.nr_in(c.task.pids()) == 0 {
+        return Err(Errno::EINVAL.into());
+    }
     let scope = pidfd_scope(flags, thread.is_some() || dead)?;
     let i = if info.is_null() {
         let code = if scope == Scope::Thread { libc::SI_TKILL } else { libc::SI_USER };

@@ -137,7 +137,8 @@ pub fn vhangup(c: &mut Current) -> SysResult {
     if !c.creds().capable(Cap::SYS_TTY_CONFIG) {
         return Err(Errno::EPERM.into());
     }
-    let terminal = c.kernel().tree.lock().terminal(c.sid()).cloned();
+    let session = c.sid();
+    let terminal = c.kernel().tree.lock().terminal(session).cloned();
     if let Some(terminal) = terminal {
         terminal.hang_up_slave();
     }
