@@ -1,4 +1,5 @@
-"""PostgreSQL, SQLite, git, npm and apt beside one another on one volume: they say of their data what they say on the host.
+"""PostgreSQL, SQLite, git, npm and apt beside one another on one volume: they say of their data what they say on the
+host.
 
 ROUNDS=N in the environment makes them work longer."""
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# together.sh DIR ROUNDS: PostgreSQL, SQLite, git, npm and apt work beside one another below DIR. Each says what became of
-# its data; what it says does not depend on time.
+# together.sh DIR ROUNDS: PostgreSQL, SQLite, git, npm and apt work beside one another below DIR. Each says what became
+# of its data; what it says does not depend on time.
 dir=$1 rounds=$2
 cd "$dir" || exit 1
 dir=$PWD HOME=$PWD/home
@@ -99,8 +99,8 @@ npm_packages() {
 }
 
 packages() {
-    mkdir -p apt/pool apt/root/var/lib/dpkg/info apt/root/var/lib/dpkg/updates apt/lists/partial apt/cache/archives/partial &&
-        cd apt || return
+    mkdir -p apt/pool apt/root/var/lib/dpkg/info apt/root/var/lib/dpkg/updates apt/lists/partial
+    mkdir -p apt/cache/archives/partial && cd apt || return
     touch root/var/lib/dpkg/status root/var/lib/dpkg/available empty
     for name in one two; do
         mkdir -p $name/DEBIAN $name/usr/share/$name

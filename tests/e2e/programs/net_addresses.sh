@@ -7,7 +7,8 @@ on() { ip -4 -o addr show dev "$1" | same; ip -4 route; ip route show table loca
 ip link set lo up
 for n in 0 1; do
     [ -e /sys/class/net/v$n ] && ip link del v$n
-    ip link add v$n type veth peer name w$n && ip link set v$n addrgenmode none up && ip link set w$n addrgenmode none up
+    ip link add v$n type veth peer name w$n && ip link set v$n addrgenmode none up &&
+        ip link set w$n addrgenmode none up
 done
 for a in 10.1.0.1/24 10.1.0.2/24 10.1.0.3/16 10.1.0.9/24; do ip addr add $a dev v0; done
 on v0

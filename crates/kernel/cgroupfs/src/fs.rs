@@ -1,7 +1,7 @@
 //! Groups as directories: the file system, its inodes, and what mkdir(2) and rmdir(2) do.
 
 use crate::files::FILES;
-use crate::node::{CgroupFs, Node};
+use crate::node::{CgroupFs, Node, root_of};
 use crate::open::{DirOps, FileOf};
 use abi::stat::{Attr, StatFs};
 use abi::{Errno, Result};
@@ -39,11 +39,6 @@ pub fn tree(kernel: &Arc<Kernel>, ns: &CgroupNamespace) -> Arc<dyn FileSystem> {
 pub fn group_of(inode: &InodeRef) -> Option<Arc<Cgroup>> {
     let node: &Node = inode.as_any().downcast_ref()?;
     node.file.is_none().then(|| node.group.clone())
-}
-
-/// The root of the caller's cgroup namespace; `None` for the kernel itself.
-pub(crate) fn root_of(cx: &dyn Caller) -> Option<Arc<Cgroup>> {
-    cx.cgroup_root()?.downcast().ok()
 }
 
 impl FileSystem for CgroupFs {

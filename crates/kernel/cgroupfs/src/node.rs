@@ -11,6 +11,7 @@ use lock_order::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use task::Kernel;
+use vfs::Caller;
 use vfs::attach::Attachments;
 
 /// Inode numbers of a group's files follow its own.
@@ -81,4 +82,9 @@ impl Node {
             Some(file) => self.group.owner(file.name, file.mode()),
         }
     }
+}
+
+/// The root of the caller's cgroup namespace; `None` for the kernel itself.
+pub(crate) fn root_of(cx: &dyn Caller) -> Option<Arc<Cgroup>> {
+    cx.cgroup_root()?.downcast().ok()
 }

@@ -1,8 +1,7 @@
 //! Open files and directories of groups.
 
 use crate::files::{At, FILES, File};
-use crate::fs::root_of;
-use crate::node::{Node, ino};
+use crate::node::{Node, ino, root_of};
 use abi::{Errno, Result};
 use kernfs::Slot;
 use rights::{Credentials, Creds};

@@ -258,7 +258,7 @@ fn listings_are_judged() {
 fn a_node_is_forgotten_after_its_requests_are_answered() {
     let cx = TestCaller::root();
     let (conn, device) = ready(&cx);
-    // The answer to a request that nobody waits for.
+    // Requests without a thread that waits.
     conn.tell(Call::bare(op::RELEASE, 5, Room::NONE));
     conn.tell(Call::new(op::RENAME, 6, &wire::RenameIn { newdir: 5 }, Room::NONE));
     conn.forget(5, 2);

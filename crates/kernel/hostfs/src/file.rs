@@ -66,8 +66,8 @@ impl Drop for Written {
     }
 }
 
-/// The mode to put back when a change of the content has cost a file set-ID bits. `None` where somebody has given it
-/// another mode or owner meanwhile, whose bits must not come back.
+/// The mode to put back when a change of the content has cost a file set-ID bits. `None` where it has got another mode or
+/// owner meanwhile.
 pub(crate) fn lost_set_id(before: &Attr, now: &Attr) -> Option<u32> {
     let same = (before.uid, before.gid, before.mode & !0o6000) == (now.uid, now.gid, now.mode & !0o6000);
     (same && before.mode & !now.mode & 0o6000 != 0 && now.mode & !before.mode == 0)

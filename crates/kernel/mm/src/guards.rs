@@ -4,8 +4,7 @@
 //! are recorded for checkpoints, and for the kernel, which must not take such a page for one that can be written.
 
 use crate::imaged::Piece;
-use crate::map::MemoryMap;
-use crate::ops::MAX_MAP_COUNT;
+use crate::map::{MAX_MAP_COUNT, MemoryMap};
 use abi::{Errno, Result};
 
 /// Drops what is in the pages, and guards them.

@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use text_copies::Image;
 
+/// Most mappings one address space may have (vm.max_map_count).
+pub(crate) const MAX_MAP_COUNT: usize = 65530;
+
 /// What a mapping is, for names in /proc/PID/maps and special treatment.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum VmaKind {

@@ -19,8 +19,6 @@ use vfs::{Caller, OpenFile};
 
 /// What a core file holds by default: anonymous memory, and the first page of ELF files; see core(5).
 const DUMP_FILTER: u32 = 0x33;
-/// Most mappings one address space may have (vm.max_map_count).
-pub(crate) const MAX_MAP_COUNT: usize = 65530;
 
 /// Addresses that execve(2) sets up, for /proc/PID/{cmdline,environ,auxv,stat} and prctl(2).
 #[derive(Clone, Default)]

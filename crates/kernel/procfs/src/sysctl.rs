@@ -24,8 +24,7 @@ use nsproxy::{NsProxy, UtsNamespace};
 use numbers::{limit_value, set_numbers};
 use pid::PidNamespace;
 use rights::Cap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering};
 use task::{Kernel, RELEASE, VERSION};
 use user_ns::{Kind, UserNamespace};
 use vfs::Caller;
@@ -774,15 +773,13 @@ impl Sysctls {
             };
             out.push((name, Child { entry, proc: None, n: i as i64 * 16 + d }));
         }
-        if prefix == ["fs"] {
-            out.push((BINFMT_MISC.name, Child { entry: &BINFMT_MISC, proc: None, n: 0 }));
-        }
-        if prefix == ["net", "ipv4"] {
-            out.push((conf::DIR.name, Child { entry: &conf::DIR, proc: None, n: 0 }));
-        }
-        if prefix == ["net", "ipv6"] {
-            out.push((conf::DIR6.name, Child { entry: &conf::DIR6, proc: None, n: 0 }));
-        }
+        let more: Option<&Entry> = match prefix[..] {
+            ["fs"] => Some(&BINFMT_MISC),
+            ["net", "ipv4"] => Some(&conf::DIR),
+            ["net", "ipv6"] => Some(&conf::DIR6),
+            _ => None,
+        };
+        out.extend(more.map(|entry| (entry.name, Child { entry, proc: None, n: 0 })));
         Ok(out)
     }
 }

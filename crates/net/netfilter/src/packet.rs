@@ -351,7 +351,7 @@ pub(crate) fn has_translated_ports(protocol: u8) -> bool {
     matches!(protocol, proto::TCP | proto::UDP | UDP_LITE)
 }
 
-/// The tuple of a packet whose transport header starts with `payload`.
+/// The tuple of a packet with a transport header that starts with `payload`.
 pub(crate) fn tuple_of(info: &IpInfo, payload: &[u8]) -> Option<Tuple> {
     let pair = |at: usize| Some(u16::from_be_bytes([*payload.get(at)?, *payload.get(at + 1)?]));
     let (src_port, dst_port) = match info.protocol {

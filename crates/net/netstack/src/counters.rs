@@ -1,6 +1,6 @@
 //! The counters that /proc/net/snmp, /proc/net/netstat and /proc/net/dev show.
 
-use crate::network::path::Cast;
+use crate::cast::Cast;
 use crate::wire::icmp;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -53,6 +53,7 @@
 
 pub mod addr;
 pub mod buf;
+mod cast;
 pub mod chain;
 pub mod checksum;
 pub mod conf;

@@ -198,7 +198,7 @@ pub(super) fn dump(asker: &Asker<'_>) -> Result<Vec<Vec<u8>>> {
     Ok(out.into_iter().map(describe).collect())
 }
 
-/// Marks a route whose interface has no carrier (`RTNH_F_LINKDOWN`), in a message about it.
+/// Marks a route by an interface without a carrier (`RTNH_F_LINKDOWN`), in a message about it.
 fn mark_down(asker: &Asker<'_>, route: &Route, message: &mut [u8]) {
     const LINKDOWN: u8 = 16;
     const FLAGS: usize = wire::HEADER + 8;

@@ -132,7 +132,7 @@ impl Network {
         self.send_tagged(now, path, header, (buf, offload), tags)
     }
 
-    /// The same for a message whose connection is known.
+    /// The same for a message of a known connection.
     pub(crate) fn send_tagged(
         &self,
         now: Ktime,

@@ -1,22 +1,10 @@
 //! The way of packets to a destination, and the IP fields that a sender chooses. Plain data, but for the interface.
 
+pub use crate::cast::Cast;
 use crate::device::iface::Iface;
 use crate::frame::{Owner, Part};
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// How many hosts a packet is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cast {
-    /// One other host.
-    Unicast,
-    /// This host.
-    Local,
-    /// All hosts of a link.
-    Broadcast,
-    /// The members of a group.
-    Multicast,
-}
 
 /// The way of packets to a destination. Sockets keep it while [`Path::generation`] is the stack's.
 #[derive(Clone, Debug)]

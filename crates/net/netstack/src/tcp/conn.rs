@@ -381,7 +381,7 @@ impl Conn {
         self.tx.bounded(usize::MAX).saturating_sub(self.tx.len())
     }
 
-    /// Room for writers whose bytes are kept without segments. The queue ends where a segment of [`WHOLE`] bytes
+    /// Room for writers of bytes that are kept without segments. The queue ends where a segment of [`WHOLE`] bytes
     /// would, counted from the beginning of the stream, so that it takes writes of usual sizes whole or not at all.
     pub(crate) fn tx_room(&self) -> usize {
         let begun = self.tx_end().0.wrapping_sub(self.iss.0).wrapping_sub(1) % WHOLE;
