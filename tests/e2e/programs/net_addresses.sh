@@ -1,4 +1,5 @@
 # needs: ip nft python3
+# places: do (the Debian root has no nft)
 # net: own
 # Addresses of one network, their routes and metrics, refusals of rules and of packet filters, names of counters.
 same() { sed -E 's/([0-9a-f]{2}:){5}[0-9a-f]{2}/MAC/g; s/@if[0-9]+/@PEER/; s/^[0-9]+: //'; }
