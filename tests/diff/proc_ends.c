@@ -94,6 +94,27 @@ TEST(files_that_were_open_before_the_end) {
     CHECK_STATUS(t_status(p), "exit 0");
 }
 
+// Whoever has the maps of IDs open reads them after the process has been waited for.
+TEST(maps_of_ids_outlive_the_process) {
+    static const char *const names[] = {"uid_map", "gid_map", "setgroups"};
+    struct t_gate g = t_gate();
+    pid_t p = ends_with(g);
+    int fds[3];
+    char own[256], got[256];
+    for (int i = 0; i < 3; i++) fds[i] = SYS(open_of(p, names[i], O_RDONLY));
+    become_zombie(p, g);
+    CHECK_STATUS(t_status(p), "exit 0");
+    for (int i = 0; i < 3; i++) {
+        char path[64];
+        sprintf(path, "/proc/self/%s", names[i]);
+        t_slurp(path, own, sizeof own);
+        ssize_t n = SYS(read(fds[i], got, sizeof got - 1));
+        got[n] = 0;
+        CHECK_STR(got, own);
+        CHECK_ERR(open_of(p, names[i], O_RDONLY), ENOENT);
+    }
+}
+
 TEST(gone) {
     struct t_gate g = t_gate();
     pid_t p = ends_with(g);

@@ -1,13 +1,7 @@
 // Pseudo terminals: pairs, the line discipline, window size, job control, hangup.
-#include "t.h"
-#include <poll.h>
-#include <pty.h>
-#include <sys/ioctl.h>
+#include "pty.h"
 #include <sys/sysmacros.h>
-#include <termios.h>
 
-static int m, s;
-static void pair(void) { SYS(openpty(&m, &s, 0, 0, 0)); }
 static void raw(void) {
     struct termios t;
     SYS(tcgetattr(s, &t));
@@ -20,14 +14,6 @@ static void noecho(void) {
     t.c_lflag &= ~(ECHO | ECHOE | ECHOK | ECHONL);
     SYS(tcsetattr(s, TCSANOW, &t));
 }
-static const char *get(int fd) {
-    static char b[4096];
-    ssize_t n = read(fd, b, sizeof b - 1);
-    if (n < 0) return t_errno(errno);
-    b[n] = 0;
-    return b;
-}
-static void put(int fd, const char *t) { CHECK_EQ(write(fd, t, strlen(t)), strlen(t)); }
 
 TEST(open_pair) {
     int a = SYS(posix_openpt(O_RDWR | O_NOCTTY));

@@ -1,20 +1,6 @@
 // Pseudo terminals that are hung up, carriers, and input that others have processed.
-#include "t.h"
-#include <poll.h>
-#include <pty.h>
-#include <sys/ioctl.h>
-#include <termios.h>
+#include "pty.h"
 
-static int m, s;
-static void pair(void) { SYS(openpty(&m, &s, 0, 0, 0)); }
-static const char *get(int fd) {
-    static char b[4096];
-    ssize_t n = read(fd, b, sizeof b - 1);
-    if (n < 0) return t_errno(errno);
-    b[n] = 0;
-    return b;
-}
-static void put(int fd, const char *t) { CHECK_EQ(write(fd, t, strlen(t)), strlen(t)); }
 static int name_opened(int flags) { return open(ptsname(m), O_RDWR | flags); }
 TEST(hangup_by_ioctl) {
     pair();

@@ -167,21 +167,22 @@ impl Inode for Node {
         let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
         let before = self.standing();
         let changing = if rights { self.changing() } else { self.writing() };
-        let set_id = self.known().mode & 0o6000 != 0 && set.size.is_some();
-        let stat = || held.as_ref().and_then(|fd| host::stat(&**fd).ok());
-        let owned = if set_id { stat() } else { None };
+        let mut kept = None;
         if let Some(size) = set.size {
+            // A caller that may keep set-ID bits keeps them: the host takes them away, as after a write.
+            let set_id = self.known().mode & 0o6000 != 0;
+            let mut truncate = |fd: &OwnedFd| {
+                let before = if set_id { host::stat(fd).ok() } else { None };
+                host::truncate(fd, size)?;
+                kept = before.and_then(|before| lost_set_id(&before, &host::stat(fd).ok()?));
+                Ok::<_, Errno>(())
+            };
             match &held {
                 // The descriptor in use may be read-only: truncate through one that is not.
-                Some(fd) if host::truncate(&**fd, size).is_ok() => {}
-                _ => host::truncate(self.open(Access::Write)?, size)?,
+                Some(fd) if truncate(fd).is_ok() => {}
+                _ => truncate(&self.open(Access::Write)?)?,
             }
         }
-        // A caller that may keep them keeps them: the host has taken them away, as after a write.
-        let kept = match owned {
-            Some(owned) => stat().and_then(|now| lost_set_id(&owned, &now)),
-            None => set_id.then(|| self.known().mode & 0o7777),
-        };
         let changes = Changes {
             mode: set.mode.or(kept),
             uid: set.uid,

@@ -1,7 +1,6 @@
 //! mmap(2): the checks of the request, the file's answer, the choice of the address, and the record.
 
-use crate::map::MAX_MAP_COUNT;
-use crate::map::{MemoryMap, Undo, Vma, VmaKind};
+use crate::map::{MAX_MAP_COUNT, MemoryMap, Undo, Vma, VmaKind};
 use crate::ops::{MapArgs, Mm};
 use crate::policy::Policy;
 use abi::{Errno, PAGE_SIZE, Result, page_up};

@@ -1,7 +1,6 @@
 //! remap_file_pages(2): another part of the file at the same place, as a mapping of its own.
 
-use crate::map::MAX_MAP_COUNT;
-use crate::map::Vma;
+use crate::map::{MAX_MAP_COUNT, Vma};
 use crate::ops::Mm;
 use abi::{Errno, PAGE_SIZE, Result};
 use platform::{Action, Context};

@@ -7,8 +7,7 @@
 use crate::change_imaged::{behind, mapped};
 use crate::guards::MADV_GUARD_INSTALL;
 use crate::imaged::{Origin, Piece};
-use crate::map::MAX_MAP_COUNT;
-use crate::map::{DONT_DUMP, DONT_FORK, Vma, VmaKind, WIPE_ON_FORK};
+use crate::map::{DONT_DUMP, DONT_FORK, MAX_MAP_COUNT, Vma, VmaKind, WIPE_ON_FORK};
 use crate::ops::{ImageInfo, Mm};
 use crate::spaces::AddressSpaces;
 use crate::state::{AreaState, KeptState, MemoryState, SharedState};

@@ -1,8 +1,9 @@
 //! An address space as plain data, for checkpoints.
 
 use crate::futex_hash::FutexHash;
-use crate::map::MAX_MAP_COUNT;
-use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
+use crate::map::{
+    DONT_DUMP, DONT_FORK, MAX_MAP_COUNT, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK,
+};
 use crate::policy::Policy;
 use abi::PAGE_SIZE;
 use files::MappedFile;

@@ -252,7 +252,7 @@ mod tests {
 
     fn user(fsuid: u32, fsgid: u32, groups: &[u32]) -> Credentials {
         let root = Credentials::root(&UserNamespace::initial(), 0);
-        Credentials { fsuid, fsgid, groups: groups.to_vec(), ..root }
+        Credentials { fsuid, fsgid, groups: groups.into(), ..root }
     }
 
     const NONE: u32 = u32::MAX;

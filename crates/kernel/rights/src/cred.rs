@@ -56,7 +56,7 @@ pub struct Credentials {
     /// Group id for file access.
     pub fsgid: u32,
     /// Supplementary groups.
-    pub groups: Vec<u32>,
+    pub groups: Arc<[u32]>,
     /// Permitted capabilities, bit n for capability n; likewise below.
     pub permitted: u64,
     /// Effective capabilities.
@@ -130,7 +130,7 @@ impl Credentials {
         CredentialsState {
             uids: [*uid, *euid, *suid, *fsuid],
             gids: [*gid, *egid, *sgid, *fsgid],
-            groups: groups.clone(),
+            groups: groups.to_vec(),
             permitted: *permitted,
             effective: *effective,
             inheritable: *inheritable,
@@ -172,7 +172,7 @@ impl Credentials {
             egid,
             sgid,
             fsgid,
-            groups,
+            groups: groups.into(),
             permitted,
             effective,
             inheritable,
@@ -196,7 +196,7 @@ impl Credentials {
             egid: 0,
             sgid: 0,
             fsgid: 0,
-            groups: Vec::new(),
+            groups: Arc::default(),
             permitted: caps,
             effective: caps,
             inheritable: 0,
@@ -288,7 +288,7 @@ mod tests {
             egid: 6,
             sgid: 7,
             fsgid: 8,
-            groups: vec![9, 10],
+            groups: Arc::from([9, 10]),
             permitted: 11,
             effective: 12,
             inheritable: 13,

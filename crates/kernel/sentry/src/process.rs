@@ -57,7 +57,7 @@ pub(crate) fn new_process(
         egid: p.gid,
         sgid: p.gid,
         fsgid: p.gid,
-        groups: p.additional_gids.clone(),
+        groups: p.additional_gids.as_slice().into(),
         permitted: may(k.permitted),
         effective: may(k.effective),
         inheritable: may(k.inheritable),

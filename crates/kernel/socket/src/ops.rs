@@ -58,7 +58,7 @@ impl PeerCred {
     /// The caller's: process, effective IDs.
     pub fn of(cx: &dyn Caller) -> PeerCred {
         let c = cx.creds();
-        let groups = Some(c.groups.as_slice().into());
+        let groups = Some(c.groups.clone());
         PeerCred { pid: cx.find_pid(cx.pid()), uid: c.euid, gid: c.egid, groups, process: cx.process() }
     }
 

@@ -98,7 +98,7 @@ rows! {
     266 symlinkat(PathPtr, DirFd, PathPtr) = names::symlinkat, Full;
     267 readlinkat(DirFd, PathPtr, Ptr, i32) = stat::readlinkat, Full;
     316 renameat2(DirFd, PathPtr, DirFd, PathPtr, u32) = names::renameat2, Partial("RENAME_WHITEOUT on tmpfs and directories of the host, EINVAL elsewhere");
-    303 name_to_handle_at(DirFd, PathPtr, Ptr, Ptr, i32) = handles::name_to_handle_at, Partial("EOPNOTSUPP for cgroup2, sysfs and pidfs without AT_HANDLE_FID, and with AT_HANDLE_CONNECTABLE");
+    303 name_to_handle_at(DirFd, PathPtr, Ptr, Ptr, i32) = handles::name_to_handle_at, Partial("EOPNOTSUPP for cgroup2 and sysfs without AT_HANDLE_FID, and with AT_HANDLE_CONNECTABLE");
     304 open_by_handle_at(DirFd, Ptr, i32) = handles::open_by_handle_at, Partial("CAP_DAC_READ_SEARCH of the initial user namespace; the last 16384 handles of a file system");
 
     // Extended attributes

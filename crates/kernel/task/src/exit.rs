@@ -159,13 +159,14 @@ fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure
         hand_children_to_thread(&mut t, task, notices);
     }
     let untraced = t.tracer_left(task, notices);
-    let cgroup = t.cgroup_of(group.tgid).map_or(0, |cgroup| cgroup.id());
-    let charge = task.cgroup.leave(&mut notices.cgroups);
     let tid = task.tid();
+    let leads = tid == group.tgid;
+    let cgroup = if leads { task.cgroup.group().id() } else { 0 };
+    let charge = task.cgroup.leave(&mut notices.cgroups);
     if t.task(tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
         t.remove_task(tid);
         let creds = Creds::into_inner(task.creds());
-        if tid == group.tgid {
+        if leads {
             let _ = group.left.set(Left { user_ns: creds.user_ns.clone(), cgroup });
         }
         t.leader_left(tid, Leader { scheduling: task.scheduling.clone(), creds, cgroup: charge });

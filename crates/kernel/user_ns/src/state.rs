@@ -1,6 +1,5 @@
 //! A user namespace as plain data, for a checkpoint.
 
-use crate::counts::KINDS;
 use crate::id_map::{Extent, IdMap};
 use crate::{Ids, Kind, Maker, UserNamespace};
 use abi::{Errno, Result};
@@ -22,8 +21,8 @@ pub struct UserNamespaceState {
     pub maps: [Option<Vec<(u32, u32, u32)>>; 3],
     /// /proc/PID/setgroups.
     pub setgroups: bool,
-    /// /proc/sys/user/max_*, in the order of [`Kind::ALL`].
-    pub limits: [u64; KINDS],
+    /// /proc/sys/user/max_*, in the order of [`Kind::ALL`]. Images of older releases have fewer.
+    pub limits: Vec<u64>,
 }
 
 /// Its maps by place.
@@ -44,7 +43,7 @@ impl UserNamespace {
             setfcap: self.maker.setfcap,
             maps: MAPS.map(map),
             setgroups: self.setgroups_allowed(),
-            limits: Kind::ALL.map(|kind| self.limit(kind)),
+            limits: Kind::ALL.map(|kind| self.limit(kind)).to_vec(),
         })
     }
 
@@ -70,7 +69,7 @@ impl UserNamespace {
 
     /// Sets the limits of plain data, when all namespaces are there.
     pub fn restore_limits(&self, saved: &UserNamespaceState) {
-        for (kind, limit) in Kind::ALL.into_iter().zip(saved.limits) {
+        for (kind, limit) in Kind::ALL.into_iter().zip(saved.limits.iter().copied()) {
             self.set_limit(kind, limit);
         }
     }

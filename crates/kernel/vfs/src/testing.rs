@@ -67,7 +67,7 @@ impl TestCaller {
         let mut c = Credentials::root(&root.vfs.resources.user_ns, 0);
         (c.uid, c.euid, c.suid, c.fsuid) = (id, id, id, id);
         (c.gid, c.egid, c.sgid, c.fsgid) = (id, id, id, id);
-        c.groups.clear();
+        c.groups = Arc::default();
         TestCaller { creds: Arc::new(c), ..root }
     }
 

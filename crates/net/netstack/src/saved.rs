@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 impl Stack {
     /// The TCP sockets as plain data: `owned` are those of descriptors, `outside` tells addresses that no stack of the kernel has.
-    /// Nothing else may use the stack meanwhile. The error has the addresses of
-    /// a socket with an owner that is missing in `owned`.
+    /// Nothing else may use the stack meanwhile. The error has the addresses of a socket with an owner that is missing in `owned`.
     pub fn save_tcp(
         &self,
         owned: &[Arc<TcpSocket>],

@@ -22,7 +22,6 @@ mod namespaces;
 mod overlay;
 mod overlay2;
 mod parse;
-mod place;
 mod pod;
 mod process;
 mod scheduling;

@@ -38,6 +38,7 @@ pub struct SlotState {
     /// A packet of O_DIRECT.
     pub packet: bool,
     /// A later write may go on in it.
+    #[serde(default)]
     pub open: bool,
 }
 

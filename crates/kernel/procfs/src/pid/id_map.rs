@@ -8,7 +8,8 @@ use std::sync::Arc;
 use user_ns::{IdMap, Ids, UserNamespace};
 
 fn namespace(at: &At) -> Result<Arc<UserNamespace>> {
-    let proc = at.proc()?;
+    // A descriptor reads it after the end of the process, too.
+    let proc = at.proc.ok_or(Errno::ESRCH)?;
     let left = || proc.group.left.get().map(|left| left.user_ns.clone());
     let creds = proc.creds(at.kernel());
     creds.map(|creds| creds.user_ns.clone()).or_else(left).ok_or(Errno::ESRCH)

@@ -188,13 +188,13 @@ pub(super) fn delete_address(asker: &Asker<'_>) -> Result<()> {
     removed.map_err(|errno| Refusal::with(errno, text))
 }
 
-/// RT_SCOPE_*.
 /// The number of a scope of an IPv4 address that only lists know.
 fn other_scope(ip: &IpAddr, scope: u8) -> u8 {
     let known = [libc::RT_SCOPE_UNIVERSE, libc::RT_SCOPE_LINK, libc::RT_SCOPE_HOST];
     if ip.is_ipv6() || known.contains(&scope) { 0 } else { scope }
 }
 
+/// RT_SCOPE_*.
 fn scope(scope: u8) -> Scope {
     match scope {
         libc::RT_SCOPE_HOST => Scope::Host,

@@ -184,11 +184,14 @@ fn same_file(a: &OpenFile, b: &OpenFile) -> Result<bool> {
 /// copies by itself.
 fn copies_between(from: &OpenFile, to: &OpenFile) -> Result<bool> {
     const COPIES: [&str; 2] = ["overlay", "fuse"];
-    let (Some(a), Some(b)) = (&from.path, &to.path) else {
-        return Ok(from.attr()?.dev == to.attr()?.dev);
-    };
-    let kind = a.mount.fs().kind();
-    Ok(Arc::ptr_eq(&a.mount.sb, &b.mount.sb) || kind == b.mount.fs().kind() && COPIES.contains(&kind))
+    if let (Some(a), Some(b)) = (&from.path, &to.path) {
+        let kind = a.mount.fs().kind();
+        if Arc::ptr_eq(&a.mount.sb, &b.mount.sb) || kind == b.mount.fs().kind() && COPIES.contains(&kind) {
+            return Ok(true);
+        }
+    }
+    // Two volumes can be of one file system of the host.
+    Ok(from.attr()?.dev == to.attr()?.dev)
 }
 
 pub fn copy_file_range(

@@ -293,7 +293,7 @@ pub fn setgroups(c: &mut Current, size: u64, list: Ptr) -> SysResult {
     }
     groups.sort_unstable();
     let mut n = Credentials::clone(&old);
-    n.groups = groups;
+    n.groups = groups.into();
     c.police_groups(&old, &n)?;
     c.task.set_creds(n);
     Ok(0)

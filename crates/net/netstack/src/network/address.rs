@@ -66,33 +66,31 @@ impl Network {
     /// interface does not have it.
     pub fn remove_address(&self, index: u32, prefix: Prefix) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
-        let all = link.addresses();
-        let primary = all.iter().find(|old| old.prefix == prefix && old.ip().is_ipv4() && !old.secondary);
-        if let Some(network) = primary.map(Address::network) {
-            for other in all.iter().filter(|other| other.secondary && other.network() == network) {
-                self.remove_one_address(&link, other.prefix)?;
-            }
-        }
-        self.remove_one_address(&link, prefix)
-    }
-
-    fn remove_one_address(&self, link: &Arc<Iface>, prefix: Prefix) -> Result<(), Errno> {
-        let index = link.index;
-        let address = link.with_addresses(|all| {
-            let place = all.iter().position(|old| old.prefix == prefix).ok_or(Errno::EADDRNOTAVAIL)?;
-            Ok::<_, Errno>(all.remove(place))
+        let mut gone: Vec<Address> = link.with_addresses(|all| {
+            let named = *all.iter().find(|old| old.prefix == prefix).ok_or(Errno::EADDRNOTAVAIL)?;
+            let leads = named.ip().is_ipv4() && !named.secondary;
+            let goes = |old: &Address| {
+                old.prefix == prefix || leads && old.secondary && old.network() == named.network()
+            };
+            let (gone, rest) = std::mem::take(all).into_iter().partition(goes);
+            *all = rest;
+            Ok::<_, Errno>(gone)
         })?;
-        if let IpAddr::V6(v6) = address.ip() {
-            link.leave(solicited_node(v6).into());
+        gone.sort_by_key(|address| !address.secondary);
+        for address in &gone {
+            if let IpAddr::V6(v6) = address.ip() {
+                link.leave(solicited_node(v6).into());
+            }
+            self.tell(How::Gone, What::Address(link.clone(), *address));
         }
-        self.tell(How::Gone, What::Address(link.clone(), address));
         self.change_routes(|routes| {
             routes.purge(|route| {
-                route.iface == index && (route.source == Some(address.ip()) || is_own(route, &address))
+                let of = |address: &Address| route.source == Some(address.ip()) || is_own(route, address);
+                route.iface == index && gone.iter().any(of)
             });
             // Prefix routes that another address of the interface wants, too.
             if link.is_up() {
-                link.addresses().iter().for_each(|other| add_routes(routes, link, other));
+                link.addresses().iter().for_each(|other| add_routes(routes, &link, other));
             }
         });
         self.changed();
