@@ -178,6 +178,26 @@ TEST(eventfd_that_overflows) {
     CHECK_EQ(v, UINT64_MAX);
     OK(poll(&p, 1, 0) == 1 && p.revents == POLLOUT ? 0 : 1);
 }
+// It cannot become larger or executable.
+TEST(the_ring_stays_what_it_is) {
+    aio_context_t c = 0;
+    OK(setup(4, &c));
+    void *ring = (void *)c;
+    CHECK_ERR(mprotect(ring, 4096, PROT_READ | PROT_EXEC), EACCES);
+    OK(mprotect(ring, 4096, PROT_READ));
+    OK(mprotect(ring, 4096, PROT_READ | PROT_WRITE));
+    CHECK_ERR((long)mremap(ring, 4096, 8192, MREMAP_MAYMOVE), EFAULT);
+    CHECK_ERR((long)mremap(ring, 0, 4096, MREMAP_MAYMOVE), EFAULT);
+    CHECK_ERR((long)mremap(ring, 4096, 4096, MREMAP_MAYMOVE | MREMAP_DONTUNMAP), EINVAL);
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[512];
+    for (int mine = 0; fgets(line, sizeof line, f);) {
+        if (strstr(line, "[aio]")) mine = 1;
+        if (mine && !strncmp(line, "VmFlags:", 8)) break;
+    }
+    fclose(f);
+    CHECK_STR(line, "VmFlags: rd wr sh mr mw ms de \n");
+}
 struct ring {
     unsigned id, nr, head, tail, magic, compat, incompat, length;
     struct io_event events[];

@@ -449,6 +449,28 @@ TEST(sockets_that_stay_ipv6) {
     CHECK_ERR(set_int(raw, IPPROTO_IPV6, IPV6_ADDRFORM, AF_INET), ENOPROTOOPT);
     CHECK_ERR(getsockopt(raw, IPPROTO_IPV6, IPV6_ADDRFORM, &v, &n), ENOPROTOOPT);
 }
+// The accepted socket of a listener for both families keeps all addresses of IPv4 from others when the listener has gone.
+TEST(ports_of_accepted_sockets) {
+    BOTH(f) {
+        int l = SYS(socket(AF_INET6, SOCK_STREAM, 0)), s = SYS(socket(f, SOCK_STREAM, 0));
+        struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+        OK(bind(l, (void *)&any, sizeof any));
+        OK(listen(l, 5));
+        int port = port_of(l);
+        OK(try_connect(s, f, port));
+        int c = SYS(accept(l, 0, 0)), six = f == AF_INET6;
+        close(l);
+        struct sockaddr_in all = {.sin_family = AF_INET, .sin_port = htons(port)}, one = all;
+        one.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        CHECK_ERR(bind(SYS(socket(AF_INET, SOCK_STREAM, 0)), (void *)&all, sizeof all), EADDRINUSE);
+        int r = bind(SYS(socket(AF_INET, SOCK_STREAM, 0)), (void *)&one, sizeof one);
+        CHECK_EQ(r, six ? 0 : -1);
+        union addr own = loopback(AF_INET6, port);
+        r = bind(SYS(socket(AF_INET6, SOCK_STREAM, 0)), &own.any, sizeof own.in6);
+        CHECK_EQ(r, six ? -1 : 0);
+        close(c);
+    }
+}
 TEST(filters_of_sources) {
     int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
     struct ip_mreqn m = {.imr_multiaddr.s_addr = inet_addr("239.1.2.3"), .imr_ifindex = 1};

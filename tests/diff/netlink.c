@@ -97,6 +97,42 @@ TEST(messages_between_programs) {
     }
     CHECK_STATUS(t_status(p), "exit 0");
 }
+// A message to one program waits until its buffer has room; one to a group is lost.
+TEST(messages_to_a_full_buffer) {
+    int a = of_protocol(NETLINK_USERSOCK), b = of_protocol(NETLINK_USERSOCK), small = 4096, sent = 0;
+    struct sockaddr_nl nl = {.nl_family = AF_NETLINK};
+    socklen_t l = sizeof nl;
+    OK(bind(b, (void *)&nl, sizeof nl));
+    OK(getsockname(b, (void *)&nl, &l));
+    OK(setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+    char text[1000] = "";
+    while (sendto(a, text, sizeof text, MSG_DONTWAIT, (void *)&nl, sizeof nl) == sizeof text && sent < 100) sent++;
+    CHECK_ERR(sendto(a, text, sizeof text, MSG_DONTWAIT, (void *)&nl, sizeof nl), EAGAIN);
+    // Of 8,192 bytes each message takes 2,304.
+    CHECK_EQ(sent, 3);
+    pid_t p = FORK();
+    if (p == 0) {
+        MUST(sendto(a, text, sizeof text, 0, (void *)&nl, sizeof nl) == sizeof text);
+        _exit(0);
+    }
+    t_ms(50);
+    CHECK_EQ(waitpid(p, 0, WNOHANG), 0);
+    for (int i = 0; i < sent; i++) CHECK_EQ(recv(b, text, sizeof text, MSG_DONTWAIT), sizeof text);
+    CHECK_STATUS(t_status(p), "exit 0");
+    CHECK_EQ(recv(b, text, sizeof text, MSG_DONTWAIT), sizeof text);
+    CHECK_ERR(recv(b, text, sizeof text, MSG_DONTWAIT), EAGAIN);
+    // A sender that waits learns that the socket is gone.
+    for (int i = 0; i < sent; i++) SYS(sendto(a, text, sizeof text, MSG_DONTWAIT, (void *)&nl, sizeof nl));
+    p = FORK();
+    if (p == 0) {
+        close(b);
+        MUST(sendto(a, text, sizeof text, 0, (void *)&nl, sizeof nl) == -1 && errno == ECONNREFUSED);
+        _exit(0);
+    }
+    t_ms(50);
+    close(b);
+    CHECK_STATUS(t_status(p), "exit 0");
+}
 // Libraries open NETLINK_XFRM beside others, and list what is there: here nothing.
 TEST(ipsec_is_empty) {
     int s = of_protocol(NETLINK_XFRM);

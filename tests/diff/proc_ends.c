@@ -94,7 +94,7 @@ TEST(files_that_were_open_before_the_end) {
     CHECK_STATUS(t_status(p), "exit 0");
 }
 
-// Whoever has the maps of IDs open reads them after the process has been waited for.
+// Open files of the maps of IDs are read after the process has been waited for.
 TEST(maps_of_ids_outlive_the_process) {
     static const char *const names[] = {"uid_map", "gid_map", "setgroups"};
     struct t_gate g = t_gate();

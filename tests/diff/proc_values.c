@@ -89,3 +89,29 @@ TEST(copy_file_range_between_file_systems) {
     CHECK_ERR(copy_file_range(mem, (off_t[]){0}, other, 0, 4, 0), EXDEV);
     CHECK_ERR(copy_file_range(SYS(open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY)), 0, to, 0, 4096, 0), EXDEV);
 }
+
+// Files of a process are asked about an empty write, too.
+TEST(empty_writes) {
+    struct {
+        const char *name;
+        int error;
+    } all[] = {
+        {"coredump_filter", EINVAL}, {"oom_score_adj", EINVAL}, {"oom_adj", EINVAL},   {"clear_refs", EINVAL},
+        {"timerslack_ns", EINVAL},   {"setgroups", EINVAL},     {"loginuid", EINVAL},  {"sched", 0},
+        {"comm", 0},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char path[64];
+        sprintf(path, "/proc/self/%s", all[i].name);
+        int fd = SYS(open(path, O_WRONLY)), r = write(fd, "", 0);
+        if (all[i].error ? r != -1 || errno != all[i].error : r != 0)
+            t_fail(__FILE__, __LINE__, "%s: %d %s", path, r, t_errno(errno));
+        close(fd);
+    }
+    CHECK_STR(slurp("/proc/self/comm"), "\n");
+    CHECK_EQ(write(SYS(open("/proc/sys/kernel/pid_max", O_WRONLY)), "", 0), 0);
+    int fd = SYS(open("/proc/self/clear_refs", O_WRONLY));
+    CHECK_EQ(write(fd, "1", 1), 1);
+    CHECK_ERR(write(fd, "6", 1), EINVAL);
+    CHECK_ERR(write(fd, "x", 1), EINVAL);
+}

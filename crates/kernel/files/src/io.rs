@@ -7,7 +7,7 @@ use abi::{Errno, Result, Signal};
 use hostsys::memfd::CopyArea;
 use rights::mode;
 use vfs::Caller;
-use vfs::file::{LentFd, OpenFile, StorageOps, file_kind};
+use vfs::file::{LentFd, OpenFile, SeekOps, StorageOps, file_kind};
 use vfs::inode::SetAttr;
 use vfs::notify::{self, event};
 
@@ -163,7 +163,7 @@ fn write_inner(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64, append: b
     if i64::try_from(off).is_err() {
         return Err(Errno::EINVAL);
     }
-    if buf.is_empty() {
+    if buf.is_empty() && !file.ops.as_seek().is_some_and(SeekOps::takes_empty_writes) {
         return Ok((0, off));
     }
     if append {

@@ -84,6 +84,9 @@ impl FileOps for TextOps {
 }
 
 impl SeekOps for TextOps {
+    fn takes_empty_writes(&self) -> bool {
+        self.node.takes_empty_writes()
+    }
     fn ends(&self) -> bool {
         self.node.has_size()
     }

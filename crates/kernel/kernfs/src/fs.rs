@@ -48,6 +48,10 @@ pub trait FsType: Send + Sync {
     fn has_size(&self, _node: &Node) -> bool {
         true
     }
+    /// A write of no bytes reaches the file, which may refuse it.
+    fn takes_empty_writes(&self, _node: &Node) -> bool {
+        false
+    }
     /// The directory of a process, which pidfd_send_signal(2) takes.
     fn is_process_dir(&self, _entry: &'static Entry) -> bool {
         false
@@ -209,6 +213,11 @@ impl Node {
     /// See [`FsType::has_size`].
     pub fn has_size(&self) -> bool {
         self.fs.fs_type.has_size(self)
+    }
+
+    /// See [`FsType::takes_empty_writes`].
+    pub fn takes_empty_writes(&self) -> bool {
+        self.fs.fs_type.takes_empty_writes(self)
     }
 
     /// It belongs to a process.

@@ -40,7 +40,9 @@ pub use capture::{Presence, Saver};
 pub use futex_hash::FutexHash;
 pub use guards::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 pub use locked::LockAll;
-pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK};
+pub use map::{
+    DONT_DUMP, DONT_FORK, MemoryMap, RING, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK,
+};
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use policy::{Mode, Policy};
 pub use restore::Restorer;

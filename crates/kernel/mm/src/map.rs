@@ -37,7 +37,7 @@ pub struct Vma {
     /// MAP_SHARED rather than MAP_PRIVATE.
     pub shared: bool,
     /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`], [`DONT_FORK`], [`DONT_DUMP`],
-    /// [`SEALED`], [`WIPE_ON_FORK`].
+    /// [`SEALED`], [`WIPE_ON_FORK`], [`RING`].
     pub flags: i32,
     /// Mapped file.
     pub file: Option<MappedFile>,
@@ -110,6 +110,8 @@ pub const DONT_DUMP: i32 = 1 << 26;
 pub const SEALED: i32 = 1 << 27;
 /// In [`Vma::flags`]: MADV_WIPEONFORK. The host does it; a restore asks for it again.
 pub const WIPE_ON_FORK: i32 = 1 << 25;
+/// In [`Vma::flags`]: the ring of io_setup(2), which cannot become larger or executable.
+pub const RING: i32 = 1 << 24;
 /// How far a rewritten call site may be from its trampoline.
 const REACH: u64 = 0x7000_0000;
 

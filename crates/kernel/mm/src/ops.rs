@@ -3,7 +3,7 @@
 
 use crate::futex_hash::FutexHash;
 use crate::guards::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
-use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Undo, Vma, VmaKind, WIPE_ON_FORK};
+use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, RING, TRAMPOLINES, Undo, Vma, VmaKind, WIPE_ON_FORK};
 use crate::policy::Policy;
 use crate::spaces::AddressSpaces;
 use crate::twin_map::Change;
@@ -165,6 +165,11 @@ impl Mm {
         drop(exe);
     }
 
+    /// Marks a mapping as the ring of a context of asynchronous input and output.
+    pub fn mark_ring(&self, start: u64, len: u64) {
+        self.map.lock().update(start, start + len, |v| v.flags |= RING);
+    }
+
     /// What execve(2) recorded.
     pub fn image(&self) -> ImageInfo {
         self.image.lock().clone()
@@ -256,7 +261,7 @@ impl Mm {
                     .as_ref()
                     .and_then(|f| f.path.as_ref())
                     .is_some_and(|p| p.mount.flags().contains(vfs::mount::MountFlags::NOEXEC));
-                if prot & libc::PROT_EXEC != 0 && noexec {
+                if prot & libc::PROT_EXEC != 0 && (noexec || v.flags & RING != 0) {
                     return Err(Errno::EACCES);
                 }
                 let read_only = v.shared && v.file.as_ref().is_some_and(|f| !f.writable());
@@ -528,6 +533,9 @@ impl Moved {
         // What only gets shorter may span several mappings, and holes.
         let stays = fixed.is_none() && !keep && new_len <= old_len;
         if old_end > v.end && !stays {
+            return Err(Errno::EFAULT);
+        }
+        if v.flags & RING != 0 && new_len > old_len {
             return Err(Errno::EFAULT);
         }
         if v.locked && new_len > old_len {

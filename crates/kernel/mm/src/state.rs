@@ -2,7 +2,8 @@
 
 use crate::futex_hash::FutexHash;
 use crate::map::{
-    DONT_DUMP, DONT_FORK, MAX_MAP_COUNT, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind, WIPE_ON_FORK,
+    DONT_DUMP, DONT_FORK, MAX_MAP_COUNT, MemoryMap, RING, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind,
+    WIPE_ON_FORK,
 };
 use crate::policy::Policy;
 use abi::PAGE_SIZE;
@@ -22,6 +23,7 @@ const FLAGS: i32 = libc::MAP_GROWSDOWN
     | DONT_FORK
     | DONT_DUMP
     | SEALED
+    | RING
     | WIPE_ON_FORK;
 /// Longest auxiliary vector and path of an executable in an image.
 const MAX_BYTES: usize = 1 << 16;

@@ -34,6 +34,9 @@ impl FsType for Proc {
         let name = node.entry().name;
         name == "f" || conf::is_setting(node.entry()) || node.is_of_process() && SIZED.contains(&name)
     }
+    fn takes_empty_writes(&self, node: &Node) -> bool {
+        node.is_of_process()
+    }
     fn is_process_dir(&self, entry: &'static Entry) -> bool {
         std::ptr::eq(entry, &pid::PID_DIR)
     }

@@ -9,6 +9,7 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use caller::quota::{Charge, Kind};
 use lock_order::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,15 +19,23 @@ use vfs::{Caller, FileOps, InodeRef};
 
 /// Bytes of names and values that one process may have.
 const MOST: usize = 128 << 10;
+/// Bytes that an attribute takes besides its name and value.
+const ENTRY: usize = 64;
 /// The attributes that there are: those that root sets.
 const TRUSTED: &[u8] = b"trusted.";
+
+/// The value of an attribute, and its part of what all processes may have.
+struct Value {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
 
 struct PidInode {
     base: InternalInode,
     group: Weak<ThreadGroup>,
     thread: Option<(i32, Weak<Task>)>,
     /// None before the first one is set or removed: until then every name has an empty value.
-    xattrs: Mutex<Option<BTreeMap<Vec<u8>, Vec<u8>>>>,
+    xattrs: Mutex<Option<BTreeMap<Vec<u8>, Value>>>,
 }
 
 impl PidInode {
@@ -67,26 +76,32 @@ impl XattrInode for PidInode {
     fn get_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         named(name)?;
         match &*self.xattrs.lock() {
-            Some(all) => all.get(name).cloned().ok_or(Errno::ENODATA),
+            Some(all) => all.get(name).map(|value| value.bytes.clone()).ok_or(Errno::ENODATA),
             None => Ok(Vec::new()),
         }
     }
-    fn set_xattr(&self, _cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+    fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         named(name)?;
+        let bytes = (ENTRY + name.len() + value.len()) as u64;
+        let account = cx.quotas().account(cx.creds().euid);
+        let charge = account.charge(Kind::PidfdAttributes, bytes).ok_or(Errno::ENOSPC)?;
         let mut xattrs = self.xattrs.lock();
         let all = xattrs.get_or_insert_default();
-        let there = all.get(name).map(Vec::len);
+        let there = all.get(name);
         if there.is_some() && flags & libc::XATTR_CREATE != 0 {
             return Err(Errno::EEXIST);
         }
         if there.is_none() && flags & libc::XATTR_REPLACE != 0 {
             return Err(Errno::ENODATA);
         }
-        let others: usize = all.iter().filter(|(n, _)| *n != name).map(|(n, v)| n.len() + v.len()).sum();
+        let others: usize =
+            all.iter().filter(|(n, _)| *n != name).map(|(n, v)| n.len() + v.bytes.len()).sum();
         if others + name.len() + value.len() > MOST {
             return Err(Errno::ENOSPC);
         }
-        all.insert(name.to_vec(), value.to_vec());
+        let old = all.insert(name.to_vec(), Value { bytes: value.to_vec(), _charge: charge });
+        drop(xattrs);
+        drop(old);
         Ok(())
     }
     fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
@@ -97,7 +112,8 @@ impl XattrInode for PidInode {
     }
     fn remove_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         named(name)?;
-        self.xattrs.lock().get_or_insert_default().remove(name).map(drop).ok_or(Errno::ENODATA)
+        let old = self.xattrs.lock().get_or_insert_default().remove(name);
+        old.map(drop).ok_or(Errno::ENODATA)
     }
 }
 

@@ -34,7 +34,8 @@ impl Binding {
         let devices = self.device == 0 || other.device == 0 || self.device == other.device;
         let addresses = match (self.ip.is_unspecified(), other.ip.is_unspecified()) {
             (false, _) => other.covers(self.ip),
-            (true, false) => self.covers(other.ip),
+            // An accepted socket of a dual listener stays in the way of every IPv4 address.
+            (true, false) => self.covers(other.ip) || self.ip.is_ipv4() && other.dual,
             (true, true) => self.dual || other.dual || self.ip.is_ipv4() == other.ip.is_ipv4(),
         };
         devices && addresses && self.port == other.port
@@ -130,6 +131,8 @@ mod tests {
         let only = Binding { dual: false, ..any6 };
         assert!(!only.conflicts(&any4) && !only.conflicts(&one));
         assert!(!one.conflicts(&binding("10.0.0.2")));
+        let accepted = Binding { dual: true, ..binding("::1") };
+        assert!(any4.conflicts(&accepted) && !one.conflicts(&accepted) && !any4.conflicts(&binding("::1")));
         let reuse = |b: Binding| Binding { reuse_addr: true, ..b };
         assert!(!reuse(any4).conflicts(&reuse(one)) && reuse(any4).conflicts(&one));
         assert!(reuse(any4).conflicts(&Binding { listening: true, ..reuse(one) }));

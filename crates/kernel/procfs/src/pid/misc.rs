@@ -4,7 +4,7 @@ use crate::pid::check_read;
 use crate::pid::stat::{name, relations, times};
 use crate::pid::status::switches;
 use abi::{Errno, Result};
-use kernfs::{At, Entry, What, line};
+use kernfs::{At, Entry, What, line, parse_int};
 use rights::Cap;
 use sched::{IoTotals, add_io};
 use std::fmt::Write;
@@ -216,9 +216,15 @@ pub fn ignore(_at: &At, _data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a write.
-pub fn refuse(_at: &At, _data: &[u8]) -> Result<()> {
+/// Refuses a number, whichever it is.
+pub fn refuse_number(_at: &At, data: &[u8]) -> Result<()> {
+    parse_int(data)?;
     Err(Errno::EPERM)
+}
+
+/// Takes the numbers that there are. The host counts references to pages and marks them.
+pub fn clear_refs(_at: &At, data: &[u8]) -> Result<()> {
+    if (1..=5).contains(&parse_int(data)?) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 fn no_module(at: &At) -> Result<Vec<u8>> {

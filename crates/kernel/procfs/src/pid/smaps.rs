@@ -188,11 +188,11 @@ fn flags(l: &Line) -> String {
     f(v.shared && v.file.as_ref().is_none_or(|f| f.writable()), "sh");
     f(true, "mr");
     f(!v.shared || v.file.as_ref().is_none_or(|f| f.writable()), "mw");
-    f(true, "me");
+    f(v.flags & mm::RING == 0, "me");
     f(v.shared, "ms");
     f(v.flags & libc::MAP_GROWSDOWN != 0, "gd");
     f(v.locked, "lo");
-    f(l.special, "de");
+    f(l.special || v.flags & mm::RING != 0, "de");
     f(v.flags & libc::MAP_NORESERVE != 0, "nr");
     f(v.flags & libc::MAP_NORESERVE == 0 && accounted(v), "ac");
     f(v.flags & mm::DONT_FORK != 0, "dc");

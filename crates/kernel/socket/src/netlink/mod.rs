@@ -142,7 +142,10 @@ impl Drop for Netlink {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         let (port, groups) = (state.port, std::mem::take(&mut state.groups));
+        state.congested = false;
+        let senders = state.take_senders();
         drop(state);
+        sockets::wake(senders);
         self.net.ports.lock().remove(&(self.shared.protocol, port));
         if groups != 0 {
             self.net.netlink.count_members();
@@ -398,7 +401,7 @@ impl Transfer for Netlink {
         }
         if port != 0 {
             let to = (port, group);
-            self.net.netlink.unicast_from(self.shared.protocol, to, req.data, &from)?;
+            self.net.netlink.unicast_from(&self.shared, to, req.data, &from)?;
             return Ok(req.data.len());
         }
         if free {
@@ -443,8 +446,10 @@ impl Transfer for Netlink {
         }
         if flags & libc::MSG_PEEK == 0 {
             s.pop();
+            let senders = s.take_senders();
             let dump = if s.answers.is_empty() { s.dump.take() } else { None };
             drop(s);
+            sockets::wake(senders);
             if let Some(dump) = dump {
                 self.go_on(cx, dump);
             }

@@ -31,6 +31,14 @@ pub(super) struct Queued {
     pub(super) from: Origin,
 }
 
+impl Queued {
+    /// What it takes of the buffer: that of a group or of another socket as on Linux.
+    fn cost(&self) -> usize {
+        let answer = self.group == 0 && self.from.cred.is_none();
+        if answer { self.bytes.len() } else { truesize::record(self.bytes.len()) }
+    }
+}
+
 /// The sender of a message: the kernel, unless set otherwise.
 #[derive(Clone, Default)]
 pub(super) struct Origin {
@@ -58,6 +66,8 @@ pub(super) struct State {
     pub(super) drops: u32,
     /// Inode number of the descriptor's file, and the owner.
     pub(super) ino: u64,
+    /// Sockets that wait to send to this one.
+    pub(super) senders: Vec<Weak<Shared>>,
 }
 
 /// A dump that did not fit.
@@ -88,19 +98,30 @@ impl State {
         taken
     }
 
+    /// Whether a message of another socket or for a group has room: a single one always does.
+    fn fits(&self, bytes: &[u8], room: usize) -> bool {
+        !self.congested && (self.queued == 0 || self.queued + truesize::record(bytes.len()) <= room)
+    }
+
     pub(super) fn push(&mut self, bytes: Vec<u8>, group: u32, from: Origin) {
-        self.queued += cost(bytes.len(), group);
-        self.answers.push_back(Queued { bytes, group, from });
+        let message = Queued { bytes, group, from };
+        self.queued += message.cost();
+        self.answers.push_back(message);
     }
 
     /// Takes the oldest message.
     pub(super) fn pop(&mut self) -> Option<Queued> {
         let first = self.answers.pop_front()?;
-        self.queued -= cost(first.bytes.len(), first.group);
+        self.queued -= first.cost();
         if self.answers.is_empty() {
             self.congested = false;
         }
         Some(first)
+    }
+
+    /// The sockets that may try again to send to this one.
+    pub(super) fn take_senders(&mut self) -> Vec<Weak<Shared>> {
+        if self.congested { Vec::new() } else { std::mem::take(&mut self.senders) }
     }
 
     /// Whether an option that holds a truth value is set.
@@ -111,11 +132,6 @@ impl State {
     pub(super) fn is_member(&self, group: u32) -> bool {
         bit(group) & self.groups != 0
     }
-}
-
-/// What a message takes of the buffer: that of a group as on Linux.
-fn cost(len: usize, group: u32) -> usize {
-    if group == 0 { len } else { truesize::record(len) }
 }
 
 /// The bit of a group in a mask.
@@ -150,11 +166,29 @@ impl Shared {
         self.deliver_from(group, bytes, &Origin::default());
     }
 
-    /// The same of another socket's message.
+    /// Queues the message of another socket for this one alone. EAGAIN when the buffer is full: `sender` is woken when some of
+    /// it has been read.
+    fn receive(&self, sender: &Arc<Shared>, group: u32, bytes: &[u8], from: &Origin) -> abi::Result<()> {
+        let Some(bytes) = self.options.admits(bytes).and_then(|kept| bytes.get(..kept)) else {
+            return Ok(());
+        };
+        let mut s = self.state.lock();
+        if !s.fits(bytes, self.options.rcvbuf()) {
+            s.senders.retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), &**sender));
+            s.senders.push(Arc::downgrade(sender));
+            return Err(Errno::EAGAIN);
+        }
+        s.push(bytes.to_vec(), group, from.clone());
+        drop(s);
+        self.queue.notify(Events::READABLE);
+        Ok(())
+    }
+
+    /// The same of another socket's message for a group.
     pub(super) fn deliver_from(&self, group: u32, bytes: &[u8], from: &Origin) {
         let Some(bytes) = self.options.admits(bytes).and_then(|kept| bytes.get(..kept)) else { return };
         let mut s = self.state.lock();
-        if s.congested || s.queued > self.options.rcvbuf() {
+        if !s.fits(bytes, self.options.rcvbuf()) {
             s.drops = s.drops.saturating_add(1);
             if s.congested || s.has(NO_ENOBUFS) {
                 return;
@@ -167,6 +201,11 @@ impl Shared {
         drop(s);
         self.queue.notify(Events::READABLE);
     }
+}
+
+/// Wakes sockets that wait to send.
+pub(super) fn wake(senders: Vec<Weak<Shared>>) {
+    senders.iter().filter_map(Weak::upgrade).for_each(|sender| sender.queue.notify(Events::WRITABLE));
 }
 
 /// A netlink socket in a list.
@@ -317,19 +356,18 @@ impl Sockets {
         all.iter().filter(member).for_each(|socket| socket.deliver(group, bytes));
     }
 
-    /// Sends another socket's message to the one with an address, which sees the group that was named as well.
-    /// ECONNREFUSED when there is none.
+    /// Sends the message of `sender` to the socket with an address, which sees the group that was named as well.
+    /// ECONNREFUSED when there is none, EAGAIN when its buffer is full.
     pub(super) fn unicast_from(
         &self,
-        protocol: i32,
+        sender: &Arc<Shared>,
         (port, group): (u32, u32),
         bytes: &[u8],
         from: &Origin,
     ) -> abi::Result<()> {
-        let is = |s: &Arc<Shared>| s.protocol == protocol && s.state.lock().port == port;
+        let is = |s: &Arc<Shared>| s.protocol == sender.protocol && s.state.lock().port == port;
         let socket = self.list().into_iter().find(is).ok_or(Errno::ECONNREFUSED)?;
-        socket.deliver_from(group, bytes, from);
-        Ok(())
+        socket.receive(sender, group, bytes, from)
     }
 
     /// Sends a message to the socket with an address.

@@ -86,6 +86,7 @@ pub fn io_setup(c: &mut Current, events: u32, at: Ptr) -> SysResult {
     let args = MapArgs { addr: 0, len, prot, flags: libc::MAP_SHARED, file: Some(file), offset: 0 };
     let mm = c.mm.clone();
     let id = c.with_context(|c, ctx| mm.mmap(c, ctx, &args))?;
+    mm.mark_ring(id, len);
     mm.aio.lock().insert(key, context);
     if let Err(e) = c.write_now(at.0, &id.to_ne_bytes()) {
         io_destroy(c, id)?;

@@ -172,6 +172,10 @@ pub trait SeekOps: FileOps {
     fn seeks_itself(&self, _off: i64, _whence: i32) -> Option<Result<u64>> {
         None
     }
+    /// A write of no bytes counts as one, and may be an error.
+    fn takes_empty_writes(&self) -> bool {
+        false
+    }
     /// SEEK_END has a meaning.
     fn ends(&self) -> bool {
         true
