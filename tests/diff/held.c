@@ -324,6 +324,69 @@ TEST(held_thirty_names) {
     for (int i = 0; i < 10; i++) waitpid(all[i], 0, 0);
 }
 
+// An object that several hold stays with the last of them: an open file, a watch and descriptors by O_PATH, which two
+// processes open at the same moment.
+static void make_one(int kind) {
+    switch (kind) {
+    case 0: put("one", "x"); break;
+    case 1: SYS(mkdir("one", 0755)); break;
+    case 2: SYS(mkfifo("one", 0644)); break;
+    default: SYS(symlink("x", "one"));
+    }
+}
+static void check_held(int fd, int kind) {
+    struct stat st;
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_nlink, 0);
+    if (kind != 3) OK(chmod(own(fd), 0700));
+    OK(fstat(fd, &st));
+    if (kind != 3) CHECK_EQ(st.st_mode & 0777, 0700);
+}
+TEST(held_by_several) {
+    for (int kind = 0; kind < 4; kind++) {
+        make_one(kind);
+        int other = kind == 3 ? -1 : SYS(open("one", O_RDONLY | O_NONBLOCK)), fd = SYS(open("one", O_PATH | O_NOFOLLOW));
+        close(other);
+        SYS(kind == 1 ? rmdir("one") : unlink("one"));
+        check_held(fd, kind);
+        close(fd);
+        make_one(kind);
+        int watches = SYS(inotify_init()), w = SYS(inotify_add_watch(watches, "one", IN_ATTRIB | IN_DONT_FOLLOW));
+        fd = SYS(open("one", O_PATH | O_NOFOLLOW));
+        OK(inotify_rm_watch(watches, w));
+        SYS(kind == 1 ? rmdir("one") : unlink("one"));
+        check_held(fd, kind);
+        close(fd);
+        close(watches);
+    }
+    _Atomic int *turn = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    const int rounds = 400;
+    pid_t p = FORK();
+    if (p == 0) {
+        for (int i = 0; i < rounds; i++) {
+            while (*turn != 3 * i + 1) sched_yield();
+            int fd = open("one", O_PATH | O_NOFOLLOW);
+            *turn = 3 * i + 2;
+            while (*turn != 3 * i + 3) sched_yield();
+            close(fd);
+            *turn = 3 * i + 4 - 1000000;
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < rounds && !*t_fails; i++) {
+        make_one(i % 4);
+        *turn = 3 * i + 1;
+        int fd = SYS(open("one", O_PATH | O_NOFOLLOW));
+        while (*turn != 3 * i + 2) sched_yield();
+        *turn = 3 * i + 3;
+        while (*turn != 3 * i + 4 - 1000000) sched_yield();
+        SYS(i % 4 == 1 ? rmdir("one") : unlink("one"));
+        check_held(fd, i % 4);
+        close(fd);
+    }
+    kill(p, SIGKILL);
+    waitpid(p, 0, 0);
+}
 TEST(held_two_names) {
     struct stat st;
     put("a", "1"), SYS(link("a", "b"));

@@ -124,11 +124,10 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// Limits for a sandbox with this much memory, by Linux's rules. The kernel may have so many descriptors of the host.
-    pub fn new(memory: u64, descriptors: u64) -> Arc<Quotas> {
-        // A file takes up to a kibibyte: a tenth of the memory. It may take a descriptor of the host, too: an eighth of these
-        // is left for what is no open file.
-        let files = (memory / 1024 / 10).clamp(8192, 1 << 20).min(descriptors - descriptors / 8);
+    /// Limits for a sandbox with this much memory, by Linux's rules.
+    pub fn new(memory: u64) -> Arc<Quotas> {
+        // A file takes up to a kibibyte: a tenth of the memory.
+        let files = (memory / 1024 / 10).clamp(8192, 1 << 20);
         // 4% of the memory in items, 1% in watches.
         let epoll = (memory / 25 / 512).max(1024);
         let watches = (memory / 100 / 1024).clamp(8192, 1 << 20);
@@ -465,7 +464,7 @@ mod tests {
 
     #[test]
     fn users_and_all_of_them_have_limits() {
-        let q = Quotas::new(1 << 30, 1 << 20);
+        let q = Quotas::new(1 << 30);
         q.set_limit(Limit::InotifyInstances, 2);
         let a = q.account(7);
         let held: Vec<_> = (0..2).filter_map(|_| a.charge(Kind::InotifyInstances, 1)).collect();
@@ -482,7 +481,7 @@ mod tests {
 
     #[test]
     fn a_guest_moves_limits_below_what_is_given() {
-        let q = Quotas::new(1 << 30, 1 << 20);
+        let q = Quotas::new(1 << 30);
         assert_eq!(q.lower_limit(Limit::InotifyInstances, 1025), Err(Errno::EPERM));
         for value in [0, 1024, 7] {
             assert_eq!(q.lower_limit(Limit::InotifyInstances, value), Ok(()));
@@ -501,7 +500,7 @@ mod tests {
 
     #[test]
     fn pipes_get_smaller_and_then_none() {
-        let q = Quotas::new(1 << 30, 1 << 20);
+        let q = Quotas::new(1 << 30);
         q.set_limit(Limit::PipeSoft, 32);
         q.set_limit(Limit::PipeHard, 36);
         let a = q.account(7);
@@ -522,7 +521,7 @@ mod tests {
 
     #[test]
     fn one_user_leaves_sealable_files_to_others() {
-        let q = Quotas::new(1 << 30, 1 << 20);
+        let q = Quotas::new(1 << 30);
         let take = |uid| q.account(uid).charge(Kind::SealableFiles, 1);
         let (a, b) = (q.account(7), q.account(8));
         let most: Vec<_> = (0..5000).map_while(|_| a.charge(Kind::SealableFiles, 1)).collect();

@@ -251,7 +251,7 @@ impl Kernel {
         let memfds = tmpfs::Memfds::new(&memory);
         let device_numbers = memory.device_numbers.clone();
         let memory_size = limits.memory();
-        let quotas = caller::Quotas::new(memory_size, hostsys::process::most_descriptors() as u64);
+        let quotas = caller::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
         let fifo = ipc::pipe::fifo::opener();
         let vfs = vfs::Vfs::with_devices(quotas, user_ns.clone(), device_numbers, fifo, clock);

@@ -211,6 +211,21 @@ fn beneath() -> rfs::ResolveFlags {
     rfs::ResolveFlags::BENEATH | rfs::ResolveFlags::NO_SYMLINKS | rfs::ResolveFlags::NO_MAGICLINKS
 }
 
+/// How often a path below a directory is looked for that others move out of it at this moment.
+const TRIES: usize = 64;
+
+/// openat2(2) beneath a directory. It fails with EXDEV when what it found was moved out of the directory before it was done
+/// (path_resolution below RESOLVE_BENEATH): the path is looked for again, and is not there after some times (ENOENT).
+fn open_beneath(dir: impl AsFd, path: &[u8], flags: rfs::OFlags, how: rfs::ResolveFlags) -> Result<OwnedFd> {
+    for _ in 0..TRIES {
+        match rfs::openat2(&dir, path, flags, rfs::Mode::empty(), how) {
+            Err(rustix::io::Errno::XDEV) => {}
+            done => return done.map_err(err),
+        }
+    }
+    Err(Errno::ENOENT)
+}
+
 /// Opens `name` in `dir`; a symbolic link only with [`Access::Place`].
 pub fn open_at(dir: impl AsFd, name: &[u8], access: Access) -> Result<OwnedFd> {
     let mut how = beneath();
@@ -218,7 +233,7 @@ pub fn open_at(dir: impl AsFd, name: &[u8], access: Access) -> Result<OwnedFd> {
         // O_PATH|O_NOFOLLOW gives the link itself, which NO_SYMLINKS would refuse.
         how = rfs::ResolveFlags::BENEATH | rfs::ResolveFlags::NO_MAGICLINKS;
     }
-    rfs::openat2(dir, component(name)?, access.flags(), rfs::Mode::empty(), how).map_err(err)
+    open_beneath(dir, component(name)?, access.flags(), how)
 }
 
 /// Like [`open_at`], but fails with EXDEV where something is mounted on `name`.
@@ -233,7 +248,7 @@ pub fn open_within(dir: impl AsFd, name: &[u8], access: Access) -> Result<OwnedF
 /// Opens a directory below `dir` by several components at once, none of them a link.
 pub fn open_below(dir: impl AsFd, path: &[u8]) -> Result<OwnedFd> {
     let flags = rfs::OFlags::PATH | rfs::OFlags::DIRECTORY | rfs::OFlags::CLOEXEC | rfs::OFlags::NOFOLLOW;
-    rfs::openat2(dir, path, flags, rfs::Mode::empty(), beneath()).map_err(err)
+    open_beneath(dir, path, flags, beneath())
 }
 
 /// Opens the directory behind an O_PATH descriptor for listing.

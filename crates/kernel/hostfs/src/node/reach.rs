@@ -30,13 +30,11 @@ pub(crate) struct Reach {
     nameless: AtomicBool,
 }
 
-/// A descriptor by O_PATH.
+/// What holders of the object have: all of them the same, as long as one lives.
 #[derive(Default)]
-enum HeldPlace {
-    #[default]
-    None,
-    Object(Weak<OwnedFd>),
-    Directory(Weak<dyn Directory>),
+struct HeldPlace {
+    object: Weak<OwnedFd>,
+    directory: Option<Weak<dyn Directory>>,
 }
 
 impl Reach {
@@ -65,21 +63,28 @@ impl Node {
         }
         if let Some(fd) = self.fd_in_use().or_else(|| self.place_within_reach()) {
             // The object's own: a file that is read often is not opened again for each use.
-            return Ok(Some(fd));
+            return Ok(Some(self.shared_hold(fd)));
         }
         let opened = match self.kind {
             S_IFDIR => self.hold_dir().map(|dir| Arc::new(dir) as Hold),
-            _ => self.open(Access::Place).map(|fd| {
-                let fd = Arc::new(fd);
-                *self.reach.held.lock() = HeldPlace::Object(Arc::downgrade(&fd));
-                fd as Hold
-            }),
+            _ => self.open(Access::Place).map(|fd| self.shared_hold(Arc::new(fd)) as Hold),
         };
         match opened {
             Ok(held) => Ok(Some(held)),
             Err(error) if is_short(error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The descriptor by which others hold the object: `fd` for the first of them. It stays within reach as long as one of them
+    /// lives.
+    fn shared_hold(&self, fd: Arc<OwnedFd>) -> Arc<OwnedFd> {
+        let mut held = self.reach.held.lock();
+        if let Some(first) = held.object.upgrade() {
+            return first;
+        }
+        held.object = Arc::downgrade(&fd);
+        fd
     }
 
     /// We have removed a name of the object, or given its name to another one.
@@ -110,10 +115,7 @@ impl Node {
 
     /// A descriptor by O_PATH that something keeps.
     pub fn place_within_reach(&self) -> Option<Arc<OwnedFd>> {
-        let held = match &*self.reach.held.lock() {
-            HeldPlace::Object(fd) => fd.upgrade(),
-            _ => None,
-        };
+        let held = self.reach.held.lock().object.upgrade();
         held.or_else(|| self.attachments.get().and_then(|attached| attached.object()))
             .or_else(|| if self.reach.is_kept() { self.fs.home.places.get(self.id) } else { None })
     }
@@ -121,7 +123,11 @@ impl Node {
     /// This directory, for an open file of it.
     pub fn hold_dir(&self) -> Result<DirectoryRef> {
         let dir = self.dir()?;
-        *self.reach.held.lock() = HeldPlace::Directory(Arc::downgrade(&dir));
+        let mut held = self.reach.held.lock();
+        if let Some(first) = held.directory.as_ref().and_then(Weak::upgrade) {
+            return Ok(first);
+        }
+        held.directory = Some(Arc::downgrade(&dir));
         Ok(dir)
     }
 
@@ -147,10 +153,7 @@ impl Node {
         if let Some(dir) = self.fs.home.dirs.get(self.id) {
             return Some(dir);
         }
-        match &*self.reach.held.lock() {
-            HeldPlace::Directory(dir) => dir.upgrade(),
-            _ => None,
-        }
+        self.reach.held.lock().directory.as_ref().and_then(Weak::upgrade)
     }
 
     /// Opens the object. ESTALE when it is not where it was found, and nothing holds it.

@@ -276,7 +276,7 @@ fn chain(b: &Bench, kind: i32, length: usize) -> (Arc<OpenFile>, std::sync::Weak
 fn long_chains_of_messages() {
     for kind in [libc::SOCK_DGRAM, libc::SOCK_STREAM] {
         let b = Bench::new();
-        let (last, first) = chain(&b, kind, 100_000);
+        let (last, first) = chain(&b, kind, 20_000);
         on_small_stack(move || drop(last));
         assert!(first.upgrade().is_none());
         assert_eq!(b.family.home.in_flight.of_user(0), 0);
@@ -286,7 +286,7 @@ fn long_chains_of_messages() {
 #[test]
 fn long_chains_in_a_cycle_and_in_a_backlog() {
     let b = Bench::new();
-    let (last, first) = chain(&b, libc::SOCK_STREAM, 100_000);
+    let (last, first) = chain(&b, libc::SOCK_STREAM, 20_000);
     let [x, y] = b.pair(libc::SOCK_STREAM);
     let (xf, yf) = (
         SocketFile::open(&b.cx, &NetNamespace::alone(), x.clone(), 0),
@@ -297,14 +297,14 @@ fn long_chains_in_a_cycle_and_in_a_backlog() {
     let cx = Bench::new();
     on_small_stack(move || {
         // Half as many events as there are sockets in flight.
-        for _ in 0..60_000 {
+        for _ in 0..12_000 {
             yf.ops.flush(&cx.cx, &yf).unwrap();
         }
         drop(yf);
     });
     assert!(first.upgrade().is_none());
 
-    let (last, first) = chain(&b, libc::SOCK_STREAM, 100_000);
+    let (last, first) = chain(&b, libc::SOCK_STREAM, 20_000);
     let new = || UnixSocket::new(libc::SOCK_STREAM, b.family.home.clone(), 1);
     let (l, c) = (new(), new());
     l.bind(&b.cx, &b.names, &named("backlog")).unwrap();
