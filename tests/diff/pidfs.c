@@ -380,3 +380,23 @@ TEST(senders_are_named) {
     OK(getsockname(s, (void *)&a, &len));
     CHECK_EQ(len, 2 + 6);
 }
+
+// A process that the caller's PID namespace does not have tells it nothing, alive or reaped.
+TEST(info_for_another_namespace) {
+    int alive = SYS(syscall(SYS_pidfd_open, getpid(), 0)), reaped;
+    pid_t p = FORK();
+    if (p == 0) _exit(3);
+    reaped = SYS(syscall(SYS_pidfd_open, p, 0));
+    t_status(p);
+    struct info i = {.mask = 8};
+    OK(ioctl(reaped, _IOWR(0xff, 11, struct info), &i));
+    if (geteuid() != 0) SKIP("not root");
+    CHECK_CHILD({
+        SYS(unshare(CLONE_NEWPID));
+        CHECK_CHILD({
+            struct info other = {.mask = 8};
+            CHECK_ERR(ioctl(reaped, _IOWR(0xff, 11, struct info), &other), EREMOTE);
+            CHECK_ERR(ioctl(alive, _IOWR(0xff, 11, struct info), &other), EREMOTE);
+        });
+    });
+}

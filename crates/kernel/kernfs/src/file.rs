@@ -5,6 +5,7 @@ use crate::entry::{At, Child, What};
 use crate::fs::Node;
 use crate::snapshot::Slot;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use mm::Mm;
 use pid::Pid;
 use rights::{Credentials, Creds};
@@ -71,6 +72,16 @@ impl FileOps for TextOps {
         let at = self.at(cx);
         write(&at, buf)?;
         Ok(at.taken.get().unwrap_or(buf.len()))
+    }
+    fn ioctl(
+        &self,
+        cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        self.node.fs.fs_type.ioctl(&self.at(cx), self.node.entry(), mem, (cmd, arg))
     }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         match &self.watch {

@@ -10,6 +10,7 @@ use crate::snapshot::Snapshots;
 use abi::stat::StatFs;
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use lock_order::Mutex;
 use mm::Mm;
 use pid::PidNamespace;
@@ -80,6 +81,16 @@ pub trait FsType: Send + Sync {
     /// What write(2) answers for a file that takes no text; `None` for one that cannot be opened for writing at all.
     fn write_error(&self, _node: &Node) -> Option<Errno> {
         None
+    }
+    /// ioctl(2) of an open text file. ENOTTY for unknown requests.
+    fn ioctl(
+        &self,
+        _at: &At,
+        _entry: &'static Entry,
+        _mem: &mut dyn UserMemory,
+        _request: (u32, u64),
+    ) -> Result<u64> {
+        Err(Errno::ENOTTY)
     }
     /// Of a file that tells of changes: what poll(2) waits for.
     fn watch(&self, _node: &Node, _cx: &dyn Caller) -> Option<Box<dyn Changes>> {

@@ -2,6 +2,7 @@
 
 use crate::{conf, mounts, pid, sysctl, top};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use kernfs::{At, Changes, Entry, FsType, Node};
 use mm::Mm;
 use std::sync::Weak;
@@ -51,6 +52,20 @@ impl FsType for Proc {
     }
     fn may_write(&self, at: &At, cx: &dyn Caller) -> bool {
         sysctl::may_write(at, cx)
+    }
+    fn ioctl(
+        &self,
+        at: &At,
+        entry: &'static Entry,
+        mem: &mut dyn UserMemory,
+        (cmd, arg): (u32, u64),
+    ) -> Result<u64> {
+        let is_maps = at.proc.is_some() && entry.name == "maps";
+        if is_maps && cmd == pid::map_query::PROCMAP_QUERY {
+            pid::map_query::query(at, mem, arg)
+        } else {
+            Err(Errno::ENOTTY)
+        }
     }
     fn is_constant(&self, node: &Node) -> bool {
         !node.is_of_process() && CONSTANT.contains(&node.entry().name)

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod conf;
+mod config;
 mod counter_names;
 mod cpu;
 mod cpu_flags;

@@ -18,6 +18,7 @@ static TABLE: &[Entry] = &[
     text("buddyinfo", empty_zone),
     text("cgroups", cgroups),
     text("cmdline", cmdline),
+    text("config.gz", crate::config::config),
     empty("consoles"),
     text("cpuinfo", crate::cpu::cpuinfo),
     empty("crypto"),

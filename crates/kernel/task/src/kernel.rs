@@ -41,10 +41,10 @@ const OTHER_MAPPINGS: u64 = 5000;
 /// Most threads under Linux's default of 65,530 mappings.
 const TASK_BOUND: u64 = (65_530 - OTHER_MAPPINGS) / TASK_MAPPINGS;
 
-/// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.
-pub const RELEASE: &str = "6.12.0-ringfence";
+/// Kernel release shown to guests: the long-term one that the tests compare with.
+pub const RELEASE: &str = "6.18.44-ringfence";
 /// The same in the form of version 2.6, for UNAME26 of personality(2).
-pub const RELEASE_26: &str = "2.6.72-ringfence";
+pub const RELEASE_26: &str = "2.6.78-ringfence";
 /// Kernel version string shown to guests.
 pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
 

@@ -57,6 +57,10 @@ pub(crate) fn get_info(
     let wanted: u64 = mem.read_value(arg)?;
     let mut info = Info::default();
     let group = &fd.group;
+    let ns = cx.pid_ns().ok_or(Errno::EREMOTE)?;
+    if !group.pids.is_within(&ns) {
+        return Err(Errno::EREMOTE);
+    }
     if wanted & EXIT != 0
         && fd.is_reaped()
         && let Some(status) = group.exit_status()
@@ -69,12 +73,8 @@ pub(crate) fn get_info(
             return Err(Errno::ESRCH);
         }
     } else {
-        let ns = cx.pid_ns().ok_or(Errno::EREMOTE)?;
         let number = |nr: i32| group.kernel.pids.find(nr).map_or(0, |pid| pid.nr_in(&ns)) as u32;
         (info.pid, info.tgid) = (number(fd.id()), number(group.tgid));
-        if info.tgid == 0 {
-            return Err(Errno::EREMOTE);
-        }
         let parent = group.kernel.tree.lock().node(group.tgid).map_or(0, Node::parent);
         info.ppid = number(parent);
         info.mask |= PID | CREDS | CGROUP;

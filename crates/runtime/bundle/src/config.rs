@@ -162,7 +162,9 @@ fn prepare(
         mounts.iter().filter(|mount| mount.fstype == images::EROFS).filter_map(|mount| mount.source_fd);
     let layers = overlay.iter().flat_map(|overlay| &overlay.layers).copied();
     let images = [0].into_iter().chain(layers).filter(|index| trees[*index].is_file).chain(mounted).collect();
-    let sysctl = linux.map(|linux| sysctl::translate(linux, &namespaces)).transpose()?.unwrap_or_default();
+    let domain = spec.domainname().as_deref().unwrap_or_default();
+    let sysctl =
+        linux.map(|linux| sysctl::translate(linux, &namespaces, domain)).transpose()?.unwrap_or_default();
     let network = if member || linux.is_none() { options.network } else { network(options, &namespaces)? };
     let seccomp = linux.and_then(|l| l.seccomp().as_ref());
     if options.without_seccomp && seccomp.is_some() {

@@ -22,12 +22,21 @@ const IPC: [&str; 8] = [
     "kernel.shm_rmid_forced",
 ];
 
-/// The parameters by name.
-pub(crate) fn translate(linux: &Linux, namespaces: &Namespaces) -> Result<Vec<(String, String)>> {
+/// The parameters by name, beside the configuration's `domainname`.
+pub(crate) fn translate(
+    linux: &Linux,
+    namespaces: &Namespaces,
+    domain: &str,
+) -> Result<Vec<(String, String)>> {
     let mut all: Vec<(String, String)> = linux.sysctl().clone().into_iter().flatten().collect();
     all.sort();
-    for (name, _) in &all {
+    for (name, value) in &all {
         check(name, namespaces)?;
+        if dotted(name) == "kernel.domainname" && !domain.is_empty() && domain != value {
+            fail!(
+                "sysctl {name:?} is {value:?}, which conflicts with the OCI \"domainname\" field ({domain:?})"
+            );
+        }
     }
     Ok(all)
 }

@@ -64,33 +64,39 @@ pub fn lines(at: &At) -> Result<Vec<Line>> {
     let Some(mm) = at.mm()? else { return Ok(Vec::new()) };
     let vmas: Vec<Vma> = mm.with_map(|m| m.iter().cloned().collect());
     let mut out: Vec<Line> = Vec::with_capacity(vmas.len() + 3);
-    for v in vmas {
-        let mut object = (0, 0);
-        let name = match (&v.file, &v.kind) {
-            (_, VmaKind::SharedAnon(_)) => {
-                object = (1, v.start >> 12 & 0xffff);
-                b"/dev/zero (deleted)".to_vec()
-            }
-            (Some(f), _) => {
-                object = f.attr().map_or((0, 0), |a| (a.dev, a.ino));
-                escape(at.show_file(f))
-            }
-            (None, VmaKind::Heap) => b"[heap]".to_vec(),
-            (None, VmaKind::Stack) => b"[stack]".to_vec(),
-            (None, VmaKind::Normal) => Vec::new(),
-        };
-        out.push(Line { vma: v, name, object, special: false });
-    }
-    let limits = at.kernel().platform.limits();
-    if let Some((a, len)) = limits.vvar {
-        out.push(special("[vvar]", a, len, libc::PROT_READ));
-    }
-    if let Some((a, len)) = limits.vdso {
-        out.push(special("[vdso]", a, len, libc::PROT_READ | libc::PROT_EXEC));
-    }
+    out.extend(vmas.into_iter().map(|vma| line(at, vma)));
+    out.extend(of_the_kernel(at));
     out.sort_by_key(|l| l.vma.start);
     out.push(special("[vsyscall]", 0xffff_ffff_ff60_0000, 0x1000, libc::PROT_EXEC));
     Ok(out)
+}
+
+/// A mapping of the program.
+pub fn line(at: &At, vma: Vma) -> Line {
+    let mut object = (0, 0);
+    let name = match (&vma.file, &vma.kind) {
+        (_, VmaKind::SharedAnon(_)) => {
+            object = (1, vma.start >> 12 & 0xffff);
+            b"/dev/zero (deleted)".to_vec()
+        }
+        (Some(f), _) => {
+            object = f.attr().map_or((0, 0), |a| (a.dev, a.ino));
+            escape(at.show_file(f))
+        }
+        (None, VmaKind::Heap) => b"[heap]".to_vec(),
+        (None, VmaKind::Stack) => b"[stack]".to_vec(),
+        (None, VmaKind::Normal) => Vec::new(),
+    };
+    Line { vma, name, object, special: false }
+}
+
+/// The vDSO and its data.
+pub fn of_the_kernel(at: &At) -> impl Iterator<Item = Line> {
+    let limits = at.kernel().platform.limits();
+    let data = limits.vvar.map(|(start, len)| special("[vvar]", start, len, libc::PROT_READ));
+    let text = libc::PROT_READ | libc::PROT_EXEC;
+    let code = limits.vdso.map(|(start, len)| special("[vdso]", start, len, text));
+    data.into_iter().chain(code)
 }
 
 /// The line as text.

@@ -3,6 +3,7 @@
 pub mod fd;
 mod id_map;
 mod list;
+pub mod map_query;
 mod maps;
 pub mod memory;
 mod misc;
