@@ -169,6 +169,13 @@ TEST(securebits) {
     CHECK_CHILD(OK(prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED)); CHECK_ERR(prctl(PR_SET_SECUREBITS, 0), EPERM); t_make("f", "");
                 SYS(chown("f", 1000, 0)); execl("/bin/sh", "sh", "-c", "chmod 777 f 2>/dev/null && exit 1; exit 0", (char *)0));
 }
+// What interpreters are to obey: each process may set it for itself.
+TEST(securebits_of_interpreters) {
+    CHECK_CHILD(SYS(setuid(1234)); CHECK_ERR(prctl(PR_SET_SECUREBITS, 0), EPERM); OK(prctl(PR_SET_SECUREBITS, 0x100));
+                CHECK_ERR(prctl(PR_SET_SECUREBITS, 0x101), EPERM); OK(prctl(PR_SET_SECUREBITS, 0x500)); OK(prctl(PR_SET_SECUREBITS, 0x700));
+                CHECK_ERR(prctl(PR_SET_SECUREBITS, 0x600), EPERM); CHECK_ERR(prctl(PR_SET_SECUREBITS, 0x400), EPERM);
+                OK(prctl(PR_SET_SECUREBITS, 0x300)); CHECK_ERR(prctl(PR_SET_SECUREBITS, 0x1300), EPERM); CHECK_EQ(prctl(PR_GET_SECUREBITS), 0x300));
+}
 TEST(no_new_privs) {
     CHECK_CHILD(OK(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)); CHECK_ERR(prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0), EINVAL);
                 CHECK_ERR(prctl(PR_SET_NO_NEW_PRIVS, 1, 1, 0, 0), EINVAL); OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));

@@ -508,3 +508,23 @@ TEST(proc_files_opened_before_a_plain_execve) {
     t_open(end);
     CHECK_STATUS(t_status(p), "exit 1");
 }
+
+// AT_EXECVE_CHECK: whether a program could be executed.
+TEST(execveat_check) {
+    char *a[] = {"x", 0}, *e[] = {0};
+    const int check = 0x10000;
+    int w = SYS(open("script", O_CREAT | O_RDWR, 0755));
+    CHECK_EQ(write(w, "no program", 10), 10);
+    CHECK_ERR(syscall(SYS_execveat, AT_FDCWD, "script", a, e, check), ETXTBSY);
+    close(w);
+    OK(syscall(SYS_execveat, AT_FDCWD, "script", a, e, check));
+    OK(syscall(SYS_execveat, AT_FDCWD, "/bin/sh", a, e, check));
+    OK(syscall(SYS_execveat, AT_FDCWD, "/bin/sh", 0, 0, check));
+    CHECK_ERR(syscall(SYS_execveat, AT_FDCWD, "/bin/sh", 8, e, check), EFAULT);
+    OK(syscall(SYS_execveat, SYS(open("script", O_RDONLY | O_CLOEXEC)), "", a, e, check | AT_EMPTY_PATH));
+    OK(chmod("script", 0644));
+    CHECK_ERR(syscall(SYS_execveat, AT_FDCWD, "script", a, e, check), EACCES);
+    CHECK_ERR(syscall(SYS_execveat, AT_FDCWD, "/", a, e, check), EACCES);
+    CHECK_ERR(syscall(SYS_execveat, AT_FDCWD, "/nosuch", a, e, check), ENOENT);
+    CHECK_ERR(syscall(SYS_execveat, AT_FDCWD, "/bin/sh", a, e, 0x20000), EINVAL);
+}

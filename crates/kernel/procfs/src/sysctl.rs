@@ -3,6 +3,7 @@
 //! One row for each value. Values set by the sandbox's specification, or by a guest with the right to set them, are
 //! kept in `Kernel::sysctls`. All others show their default.
 
+mod core_pattern;
 mod groups;
 mod make;
 mod numbers;
@@ -194,14 +195,7 @@ static ROWS: &[Row] = &[
     ro("kernel/arch", "x86_64"),
     ro("kernel/bootloader_type", "0"),
     made("kernel/cap_last_cap", |_| Cap::LAST.to_string()),
-    apply(
-        "kernel/core_pattern",
-        |_| "core".into(),
-        |k, v| {
-            k.kernel.sysctls.lock().insert("kernel/core_pattern", v.chars().take(127).collect());
-            Ok(())
-        },
-    ),
+    apply("kernel/core_pattern", |_| "core".into(), core_pattern::put),
     spec("kernel/core_pipe_limit", "0"),
     range("kernel/core_uses_pid", "0", 0, INT),
     spec("kernel/ctrl-alt-del", "0"),

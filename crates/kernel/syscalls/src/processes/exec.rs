@@ -109,8 +109,11 @@ pub fn execve(c: &mut Current, path: PathPtr, argv: Ptr, envp: Ptr) -> SysResult
     execveat(c, DirFd(libc::AT_FDCWD), path, argv, envp, 0)
 }
 
+/// Asks whether the program could be executed.
+const AT_EXECVE_CHECK: i32 = 0x1_0000;
+
 pub fn execveat(c: &mut Current, dir: DirFd, path: PathPtr, argv: Ptr, envp: Ptr, flags: i32) -> SysResult {
-    crate::arg::check_flags(flags, libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW)?;
+    crate::arg::check_flags(flags, libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK)?;
     let name = c.read_path(path.0)?;
     let mut budget = MAX_BYTES;
     let mut argv = strings(c, argv, &mut budget)?;
@@ -127,6 +130,9 @@ pub fn execveat(c: &mut Current, dir: DirFd, path: PathPtr, argv: Ptr, envp: Ptr
     let start = if from_dir { Start::File(c.file(dir.0)?) } else { Start::Cwd };
     let view = c.fs().view();
     let file = namei::opening::open_exec(c, &view, &start, &name, look)?;
+    if flags & AT_EXECVE_CHECK != 0 {
+        return Ok(0);
+    }
     let filename = match (from_dir, name.is_empty()) {
         (false, _) => name,
         (true, true) => format!("/dev/fd/{}", dir.0).into_bytes(),

@@ -11,8 +11,12 @@ const PR_SET_MM: i32 = 35;
 const PR_CAP_AMBIENT: i32 = 47;
 const PR_FUTEX_HASH: i32 = 78;
 const PR_GET_AUXV: i32 = 0x4155_5856;
-/// Locks of SECBIT_*: the odd bits.
-const SECURE_ALL: u64 = 0xff;
+/// The bits SECBIT_* and, above each, its lock.
+const SECURE_ALL: u64 = 0xfff;
+const SECURE_LOCKS: u64 = 0xaaa;
+/// SECBIT_EXEC_RESTRICT_FILE, SECBIT_EXEC_DENY_INTERACTIVE and their locks, which every process may change: interpreters obey
+/// them.
+const SECURE_UNPRIVILEGED: u64 = 0xf00;
 
 pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> SysResult {
     let result = control(c, option, a, b, d, e);
@@ -213,9 +217,12 @@ fn drop_bounding(c: &mut Current, cap: u64) -> Result<u64, Errno> {
 fn set_securebits(c: &mut Current, bits: u64) -> Result<u64, Errno> {
     let mut k = Credentials::clone(&c.creds());
     let old = k.securebits as u64;
-    let locked = (old & 0xaa) >> 1;
-    let bad = (old & locked) ^ (bits & locked) != 0 || old & 0xaa & !bits != 0 || bits & !SECURE_ALL != 0;
-    if bad || !k.own_ns_capable(Cap::SETPCAP) {
+    let locked = (old & SECURE_LOCKS) >> 1;
+    let bad =
+        (old & locked) ^ (bits & locked) != 0 || old & SECURE_LOCKS & !bits != 0 || bits & !SECURE_ALL != 0;
+    let changed = old ^ bits;
+    let own = changed != 0 && changed & !SECURE_UNPRIVILEGED == 0;
+    if bad || !own && !k.own_ns_capable(Cap::SETPCAP) {
         return Err(Errno::EPERM);
     }
     k.securebits = bits as u32;
