@@ -11,5 +11,5 @@ mod scheduling;
 mod usage;
 
 pub use rlimits::Rlimits;
-pub use scheduling::{RESET_ON_FORK, Scheduling, SchedulingState};
+pub use scheduling::{Deadline, RESET_ON_FORK, SCHED_DEADLINE, Scheduling, SchedulingState};
 pub use usage::{HostCounts, IoCounts, IoTotals, Usage, add_counts, add_io};

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 /// SCHED_RESET_ON_FORK.
 pub const RESET_ON_FORK: i32 = 0x4000_0000;
+/// SCHED_DEADLINE.
+pub const SCHED_DEADLINE: i32 = 6;
 
 /// The parameters of one thread. They outlive it in a zombie.
 #[derive(Debug)]
@@ -21,12 +23,58 @@ pub struct Scheduling {
     pub affinity: Mutex<CpuMask>,
     /// Time slice of sched_setattr(2) in nanoseconds, 0 for the default.
     pub slice: AtomicU64,
+    /// Of SCHED_DEADLINE.
+    pub deadline: Mutex<Deadline>,
+}
+
+/// What sched_setattr(2) takes for SCHED_DEADLINE: nanoseconds, and flags of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[expect(missing_docs, reason = "the fields of struct sched_attr")]
+pub struct Deadline {
+    pub runtime: u64,
+    pub deadline: u64,
+    pub period: u64,
+    /// SCHED_FLAG_RECLAIM and SCHED_FLAG_DL_OVERRUN.
+    pub flags: u64,
+}
+
+impl Deadline {
+    /// Shortest runtime.
+    const RUNTIME: u64 = 1 << 10;
+    /// Shortest and longest period (kernel.sched_deadline_period_min_us and period_max_us).
+    const PERIODS: std::ops::RangeInclusive<u64> = 100_000..=(1 << 22) * 1000;
+
+    /// The period, which is the deadline where none is given.
+    fn period(&self) -> u64 {
+        if self.period == 0 { self.deadline } else { self.period }
+    }
+
+    /// Whether Linux takes the parameters.
+    pub fn is_valid(&self) -> bool {
+        let period = self.period();
+        self.runtime >= Deadline::RUNTIME
+            && self.runtime <= self.deadline
+            && self.deadline <= period
+            && Deadline::PERIODS.contains(&period)
+    }
+
+    /// The part of a processor that it asks for, in millionths.
+    pub fn bandwidth(&self) -> u64 {
+        (u128::from(self.runtime) * 1_000_000 / u128::from(self.period().max(1))) as u64
+    }
 }
 
 impl Default for Scheduling {
     fn default() -> Self {
         let policy = (libc::SCHED_OTHER, 0);
-        Scheduling::from(SchedulingState { nice: 0, policy, ioprio: 0, affinity: CpuMask::ALL, slice: 0 })
+        Scheduling::from(SchedulingState {
+            nice: 0,
+            policy,
+            ioprio: 0,
+            affinity: CpuMask::ALL,
+            slice: 0,
+            deadline: Deadline::default(),
+        })
     }
 }
 
@@ -37,10 +85,27 @@ impl Scheduling {
         let (policy, priority) = all.policy;
         let (policy, nice) = match policy & RESET_ON_FORK {
             0 => (all.policy, all.nice),
-            _ if priority > 0 => ((libc::SCHED_OTHER, 0), all.nice.max(0)),
+            _ if priority > 0 || policy & !RESET_ON_FORK == SCHED_DEADLINE => {
+                ((libc::SCHED_OTHER, 0), all.nice.max(0))
+            }
             _ => ((policy & !RESET_ON_FORK, 0), all.nice.max(0)),
         };
         Arc::new(Scheduling::from(SchedulingState { nice, policy, ..all }))
+    }
+
+    /// Linux's own number for the priority: below 0 for SCHED_DEADLINE, below 100 for real-time policies, 120 for nice 0.
+    pub fn kernel_priority(&self) -> i32 {
+        let (policy, priority) = *self.policy.lock();
+        match policy & !RESET_ON_FORK {
+            SCHED_DEADLINE => -1,
+            _ if priority > 0 => 99 - priority,
+            _ => 120 + self.nice.load(Relaxed),
+        }
+    }
+
+    /// True for a thread that makes no others: one of SCHED_DEADLINE that does not reset it for them.
+    pub fn stays_alone(&self) -> bool {
+        self.policy.lock().0 == SCHED_DEADLINE
     }
 
     /// As plain data.
@@ -54,6 +119,7 @@ impl Scheduling {
             ioprio: self.ioprio.load(Relaxed),
             affinity,
             slice: self.slice.load(Relaxed),
+            deadline: *self.deadline.lock(),
         }
     }
 }
@@ -67,6 +133,8 @@ pub struct SchedulingState {
     pub ioprio: i32,
     pub affinity: CpuMask,
     pub slice: u64,
+    #[serde(default)]
+    pub deadline: Deadline,
 }
 
 impl From<SchedulingState> for Scheduling {
@@ -77,6 +145,7 @@ impl From<SchedulingState> for Scheduling {
             ioprio: AtomicI32::new(s.ioprio),
             affinity: Mutex::new(s.affinity),
             slice: AtomicU64::new(s.slice),
+            deadline: Mutex::new(s.deadline),
         }
     }
 }
@@ -93,8 +162,22 @@ mod tests {
             ioprio: 7,
             affinity: CpuMask::first(6),
             slice: 9,
+            deadline: Deadline { runtime: 1, deadline: 2, period: 3, flags: 4 },
         };
         assert_eq!(Scheduling::from(state).state(), state);
+    }
+
+    #[test]
+    fn deadlines() {
+        let of = |runtime, deadline, period| Deadline { runtime, deadline, period, flags: 0 };
+        assert!(of(10_000_000, 30_000_000, 30_000_000).is_valid() && of(1024, 100_000, 0).is_valid());
+        for bad in
+            [of(1023, 100_000, 0), of(5000, 4000, 200_000), of(5000, 300_000, 200_000), of(5000, 99_999, 0)]
+        {
+            assert!(!bad.is_valid(), "{bad:?}");
+        }
+        assert!(!of(u64::MAX, u64::MAX, 0).is_valid() && !Deadline::default().is_valid());
+        assert_eq!(of(500_000, 1_000_000, 0).bandwidth(), 500_000);
     }
 
     #[test]

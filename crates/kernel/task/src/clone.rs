@@ -183,7 +183,7 @@ impl Current {
         if a.has(CLONE_SETTLS) && a.tls >= TASK_END {
             return Err(Errno::EPERM);
         }
-        if self.kernel().is_full() {
+        if self.kernel().is_full() || self.task.scheduling.stays_alone() {
             return Err(Errno::EAGAIN);
         }
         if !a.has(CLONE_THREAD) {

@@ -6,7 +6,7 @@ use crate::pid::status::switches;
 use abi::{Errno, Result};
 use kernfs::{At, Entry, What, line, parse_int};
 use rights::Cap;
-use sched::{IoTotals, add_io};
+use sched::{IoTotals, RESET_ON_FORK, add_io};
 use std::fmt::Write;
 use std::num::IntErrorKind;
 use std::sync::atomic::Ordering;
@@ -80,9 +80,10 @@ pub fn sched(at: &At) -> Result<Vec<u8>> {
     let mut out = name(p, &r);
     let threads = p.group.threads().len();
     let (u, s) = times(p, &r);
-    let (policy, nice) = p
-        .task()
-        .map_or((0, 0), |t| (t.scheduling.policy.lock().0, t.scheduling.nice.load(Ordering::Relaxed)));
+    let (policy, prio) = p.task().map_or((0, 120), |t| {
+        let policy = t.scheduling.policy.lock().0 & !RESET_ON_FORK;
+        (policy, t.scheduling.kernel_priority())
+    });
     let [voluntary, involuntary] = p.task().map_or([0; 2], |t| switches(&t));
     let ms = |ns: u64| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
     let mut t = format!(" ({}, #threads: {threads})\n{}\n", at.pid_nr(p.id()), "-".repeat(67));
@@ -92,7 +93,7 @@ pub fn sched(at: &At) -> Result<Vec<u8>> {
         ("nr_voluntary_switches", voluntary.to_string()),
         ("nr_involuntary_switches", involuntary.to_string()),
         ("policy", policy.to_string()),
-        ("prio", (120 + nice).to_string()),
+        ("prio", prio.to_string()),
     ] {
         let _ = writeln!(t, "{k:<45}:{v:>21}");
     }

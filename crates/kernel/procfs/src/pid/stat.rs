@@ -114,7 +114,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let (nice, (policy, rt)) = task
         .as_ref()
         .map_or((0, (0, 0)), |t| (t.scheduling.nice.load(Ordering::Relaxed), *t.scheduling.policy.lock()));
-    let priority = if rt > 0 { -1 - rt } else { 20 + nice };
+    let priority = task.as_ref().map_or(20, |t| t.scheduling.kernel_priority() - 100);
     let started = task.as_ref().filter(|_| p.is_thread()).map_or(p.group.started, |t| t.started);
     let offset = at.caller().map_or(0, |t| t.nsproxy().time.offset_ns(libc::CLOCK_BOOTTIME));
     let start = at.kernel().boottime_of(started).saturating_add_signed(offset);

@@ -5,7 +5,8 @@ use abi::time::Timespec;
 use abi::{CpuMask, Errno, PAGE_SIZE};
 use caller::{HasCredentials, Identity};
 use rights::Cap;
-use sched::RESET_ON_FORK;
+use sched::{Deadline, RESET_ON_FORK, SCHED_DEADLINE, Scheduling};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, Holder, Node, SysResult};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -179,6 +180,10 @@ pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysR
     if asked.and(&c.limits().allowed()).is_empty() {
         return Err(Errno::EINVAL.into());
     }
+    let online = c.limits().online();
+    if reserved(&t.scheduling) > 0 && online.and(&asked) != online {
+        return Err(Errno::EBUSY.into());
+    }
     *t.scheduling.affinity.lock() = asked;
     Ok(0)
 }
@@ -256,6 +261,8 @@ const SIZE: u32 = size_of::<SchedAttr>() as u32;
 const FLAG_RESET_ON_FORK: u64 = 1;
 const FLAG_KEEP_POLICY: u64 = 0x08;
 const FLAG_KEEP_PARAMS: u64 = 0x10;
+/// SCHED_FLAG_RECLAIM, SCHED_FLAG_DL_OVERRUN.
+const FLAGS_DEADLINE: u64 = 0x06;
 const FLAGS_UTIL_CLAMP: u64 = 0x60;
 const KNOWN_FLAGS: u64 = 0x7f;
 /// Shortest and longest time slice in nanoseconds.
@@ -302,6 +309,16 @@ pub fn sched_setattr(c: &mut Current, pid: i32, attr: Ptr, flags: u32) -> SysRes
     let policy = if a.flags & FLAG_KEEP_POLICY != 0 { before.0 & !RESET_ON_FORK } else { a.policy as i32 };
     let priority = if keep_params { before.1 } else { a.priority as i32 };
     let reset = if a.flags & FLAG_RESET_ON_FORK != 0 { RESET_ON_FORK } else { 0 };
+    if policy == SCHED_DEADLINE {
+        let asked = Deadline {
+            runtime: a.runtime,
+            deadline: a.deadline,
+            period: a.period,
+            flags: a.flags & FLAGS_DEADLINE,
+        };
+        let deadline = if keep_params { *t.scheduling.deadline.lock() } else { asked };
+        return set_deadline(c, &t, deadline, priority, reset);
+    }
     let fair = matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH);
     let current = t.scheduling.nice.load(Ordering::Relaxed);
     let lowest = 20 - t.group.rlimit(libc::RLIMIT_NICE as i32).min(40) as i32;
@@ -320,6 +337,35 @@ pub fn sched_setattr(c: &mut Current, pid: i32, attr: Ptr, flags: u32) -> SysRes
     Ok(0)
 }
 
+/// Makes a thread one of SCHED_DEADLINE, as far as all of them together leave 5% of the processors.
+fn set_deadline(c: &Current, t: &Holder, deadline: Deadline, priority: i32, reset: i32) -> SysResult {
+    const SHARE: u64 = 950_000;
+    if priority != 0 || !deadline.is_valid() {
+        return Err(Errno::EINVAL.into());
+    }
+    may_change(c, t)?;
+    let online = c.limits().online();
+    let everywhere = online.and(&t.scheduling.affinity.lock()) == online;
+    if !c.creds().capable(Cap::SYS_NICE) || !everywhere {
+        return Err(Errno::EPERM.into());
+    }
+    let others =
+        c.kernel().tasks().into_iter().filter(|other| !Arc::ptr_eq(&other.scheduling, &t.scheduling));
+    let used: u64 = others.map(|other| reserved(&other.scheduling)).sum();
+    if used + deadline.bandwidth() > SHARE * online.count() as u64 {
+        return Err(Errno::EBUSY.into());
+    }
+    *t.scheduling.deadline.lock() = deadline;
+    *t.scheduling.policy.lock() = (SCHED_DEADLINE | reset, 0);
+    Ok(0)
+}
+
+/// The part of a processor that a thread has reserved.
+fn reserved(scheduling: &Scheduling) -> u64 {
+    let policy = scheduling.policy.lock().0 & !RESET_ON_FORK;
+    if policy == SCHED_DEADLINE { scheduling.deadline.lock().bandwidth() } else { 0 }
+}
+
 pub fn sched_getattr(c: &mut Current, pid: i32, attr: Ptr, size: u32, flags: u32) -> SysResult {
     let fits = (FIRST_SIZE..=PAGE_SIZE as u32).contains(&size);
     if attr.is_null() || pid < 0 || flags != 0 || !fits {
@@ -328,7 +374,7 @@ pub fn sched_getattr(c: &mut Current, pid: i32, attr: Ptr, size: u32, flags: u32
     let t = holder(c, pid)?;
     let (policy, priority) = *t.scheduling.policy.lock();
     let real_time = matches!(policy & !RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
-    let a = SchedAttr {
+    let mut a = SchedAttr {
         size: size.min(SIZE),
         policy: (policy & !RESET_ON_FORK) as u32,
         flags: if policy & RESET_ON_FORK != 0 { FLAG_RESET_ON_FORK } else { 0 },
@@ -337,6 +383,11 @@ pub fn sched_getattr(c: &mut Current, pid: i32, attr: Ptr, size: u32, flags: u32
         runtime: if real_time { 0 } else { slice(c, pid)? },
         ..SchedAttr::default()
     };
+    if a.policy == SCHED_DEADLINE as u32 {
+        let Deadline { runtime, deadline, period, flags } = *t.scheduling.deadline.lock();
+        (a.runtime, a.deadline, a.period) = (runtime, deadline, if period == 0 { deadline } else { period });
+        (a.nice, a.flags) = (0, a.flags | flags);
+    }
     let len = size.min(SIZE) as usize;
     let bytes = a.as_bytes().get(..len).unwrap_or_default();
     c.write_bytes(attr.0, bytes)?;
