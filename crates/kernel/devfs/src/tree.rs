@@ -4,8 +4,8 @@ use abi::Result;
 use abi::stat::makedev;
 use vfs::{InodeRef, Internal, NewNode};
 
-/// Makes devices, links and directories in an empty root.
-pub(crate) fn fill(cx: &Internal, root: &InodeRef) -> Result<()> {
+/// Makes devices and links in an empty root, and if asked directories for what is mounted there.
+pub(crate) fn fill(cx: &Internal, root: &InodeRef, directories: bool) -> Result<()> {
     let make = |name: &str, node: NewNode, mode| root.dir()?.create(cx, name.as_bytes(), &node, mode, 0, 0);
     for (name, major, minor) in
         [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)]
@@ -21,7 +21,8 @@ pub(crate) fn fill(cx: &Internal, root: &InodeRef) -> Result<()> {
     ] {
         make(name, NewNode::Symlink(target.into()), 0o777)?;
     }
-    for (name, mode) in [("shm", 0o1777), ("pts", 0o755), ("mqueue", 0o1777)] {
+    let all = [("shm", 0o1777), ("pts", 0o755), ("mqueue", 0o1777)];
+    for (name, mode) in all.into_iter().filter(|_| directories) {
         make(name, NewNode::Directory, mode)?;
     }
     Ok(())

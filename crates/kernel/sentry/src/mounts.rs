@@ -177,7 +177,7 @@ fn add(
         }
         "tmpfs" if m.destination == "/dev" => {
             let options = tmpfs::Options::parse(m.options.join(",").as_bytes()).map_err(fail)?;
-            let sb = SuperBlock::new(devfs::on_tmpfs(cx, &kernel.memory, options));
+            let sb = SuperBlock::new(devfs::on_tmpfs(cx, &kernel.memory, options, m.readonly));
             let root = sb.root.clone();
             (sb, root)
         }
