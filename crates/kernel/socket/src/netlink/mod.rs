@@ -141,7 +141,8 @@ struct Netlink {
 impl Drop for Netlink {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        let (port, groups) = (state.port, std::mem::take(&mut state.groups));
+        // Without its address no sender finds it, although it is still there.
+        let (port, groups) = (std::mem::take(&mut state.port), std::mem::take(&mut state.groups));
         state.congested = false;
         let senders = state.take_senders();
         drop(state);
