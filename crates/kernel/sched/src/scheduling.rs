@@ -27,12 +27,14 @@ pub struct Scheduling {
     pub deadline: Mutex<Deadline>,
 }
 
-/// What sched_setattr(2) takes for SCHED_DEADLINE: nanoseconds, and flags of its own.
+/// What sched_setattr(2) takes for SCHED_DEADLINE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[expect(missing_docs, reason = "the fields of struct sched_attr")]
 pub struct Deadline {
+    /// Nanoseconds of each period that the thread runs.
     pub runtime: u64,
+    /// Nanoseconds from a period's start until it has run.
     pub deadline: u64,
+    /// Nanoseconds; 0 for the same as `deadline`.
     pub period: u64,
     /// SCHED_FLAG_RECLAIM and SCHED_FLAG_DL_OVERRUN.
     pub flags: u64,
@@ -58,9 +60,10 @@ impl Deadline {
             && Deadline::PERIODS.contains(&period)
     }
 
-    /// The part of a processor that it asks for, in millionths.
+    /// The part of a processor that it asks for, in millionths, whatever an image says.
     pub fn bandwidth(&self) -> u64 {
-        (u128::from(self.runtime) * 1_000_000 / u128::from(self.period().max(1))) as u64
+        let part = u128::from(self.runtime) * 1_000_000 / u128::from(self.period().max(1));
+        part.min(1_000_000) as u64
     }
 }
 
@@ -178,6 +181,7 @@ mod tests {
         }
         assert!(!of(u64::MAX, u64::MAX, 0).is_valid() && !Deadline::default().is_valid());
         assert_eq!(of(500_000, 1_000_000, 0).bandwidth(), 500_000);
+        assert_eq!(of(u64::MAX, 0, 0).bandwidth(), 1_000_000);
     }
 
     #[test]

@@ -215,7 +215,7 @@ fn beneath() -> rfs::ResolveFlags {
 const TRIES: usize = 64;
 
 /// openat2(2) beneath a directory. It fails with EXDEV when what it found was moved out of the directory before it was done
-/// (path_resolution below RESOLVE_BENEATH): the path is looked for again, and is not there after some times (ENOENT).
+/// (RESOLVE_BENEATH): the path is looked for again, and is not there after some times (ENOENT).
 fn open_beneath(dir: impl AsFd, path: &[u8], flags: rfs::OFlags, how: rfs::ResolveFlags) -> Result<OwnedFd> {
     for _ in 0..TRIES {
         match rfs::openat2(&dir, path, flags, rfs::Mode::empty(), how) {
